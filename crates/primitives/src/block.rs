@@ -1,0 +1,109 @@
+//! A block as offsets into its bytes.
+//!
+//! In:     the bytes of one block.
+//! Out:    [`Block`]: the header, and a view of each transaction.
+//! Fails:  [`ParseError`]; at most [`BLOCK_BYTES_MAX`] bytes are looked at. Rules are in `consensus::block`.
+
+use std::sync::Arc;
+
+use stdx::bytes::Reader;
+
+use crate::encode::{ParseError, compact_size};
+use crate::header::{HEADER_BYTES, Header};
+use crate::transaction::{Layout, Tx};
+
+/// Largest serialized block, in bytes; follows from the BIP 141 weight limit.
+pub const BLOCK_BYTES_MAX: usize = 4_000_000;
+
+/// A parsed block; cloning it shares the bytes.
+#[derive(Clone)]
+pub struct Block {
+    bytes: Arc<Vec<u8>>,
+    header: Header,
+    layout: Arc<Layout>,
+}
+
+impl Block {
+    /// Parses exactly one block; bytes after it are an error.
+    pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Block, ParseError> {
+        let bytes = Arc::new(bytes.into());
+        if bytes.len() > BLOCK_BYTES_MAX {
+            return Err(ParseError::TooLarge);
+        }
+        let mut reader = Reader::new(&bytes);
+        let header = Header::decode(&reader.array::<HEADER_BYTES>()?);
+        let mut layout = Layout::default();
+        for _ in 0..compact_size(&mut reader)? {
+            layout.push_tx(&mut reader)?;
+        }
+        if reader.left() > 0 {
+            return Err(ParseError::TrailingBytes);
+        }
+        Ok(Block { bytes, header, layout: Arc::new(layout) })
+    }
+
+    /// All its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Number of transactions.
+    pub fn tx_count(&self) -> usize {
+        self.layout.tx_count()
+    }
+
+    /// Number of inputs of all transactions, the coinbase's included.
+    pub fn input_count(&self) -> usize {
+        self.layout.input_count()
+    }
+
+    /// Number of outputs of all transactions.
+    pub fn output_count(&self) -> usize {
+        self.layout.output_count()
+    }
+
+    /// The transaction at `index`; panics beyond the last.
+    pub fn tx(&self, index: usize) -> Tx<'_> {
+        self.layout.tx(&self.bytes, index)
+    }
+
+    /// Transactions in order.
+    pub fn txs(&self) -> impl ExactSizeIterator<Item = Tx<'_>> + Clone {
+        (0..self.tx_count()).map(|index| self.tx(index))
+    }
+
+    /// Bytes without witnesses.
+    pub fn stripped_length(&self) -> usize {
+        let count = crate::encode::compact_size_length(self.tx_count() as u64);
+        HEADER_BYTES + count + self.txs().map(|tx| tx.stripped_length()).sum::<usize>()
+    }
+
+    /// BIP 141 weight.
+    pub fn weight(&self) -> usize {
+        3 * self.stripped_length() + self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Network, Params};
+
+    #[test]
+    fn cuts_and_tails_are_refused() {
+        let bytes = Params::of(Network::Main).genesis_block();
+        assert_eq!(bytes.len(), 285);
+        for end in 0..bytes.len() {
+            assert!(Block::parse(&bytes[..end]).is_err(), "{end}");
+        }
+        assert_eq!(Block::parse([&bytes[..], &[0]].concat()).err(), Some(ParseError::TrailingBytes));
+        let block = Block::parse(bytes).unwrap();
+        assert_eq!((block.tx_count(), block.input_count(), block.output_count(), block.weight()), (1, 1, 1, 1140));
+        assert!(block.tx(0).is_coinbase());
+    }
+}

@@ -1,0 +1,21 @@
+//! Bitcoin's nouns and their exact bytes.
+//!
+//! In:     bytes from files or peers.
+//! Out:    zero-copy views of block and transaction, hashes, headers, coins, addresses, network constants.
+//! Fails:  parsing says where the bytes break the format; no consensus rule is judged here.
+
+pub mod address;
+pub mod block;
+pub mod coin;
+pub mod encode;
+pub mod hash;
+pub mod header;
+pub mod network;
+pub mod transaction;
+
+pub use block::Block;
+pub use coin::{Coin, SpentCoins, TxNum, TxoNum};
+pub use hash::{BlockHash, ScriptHash, Txid, Wtxid};
+pub use header::Header;
+pub use network::{Network, Params};
+pub use transaction::{Input, OutPoint, Output, Transaction, Tx, Witness};

@@ -1,0 +1,1 @@
+//! Placeholder until the script verifier's first commit.

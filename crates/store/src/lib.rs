@@ -1,1 +1,21 @@
-//! Placeholder until the crate's first commit.
+//! Bytes that survive a power cut: block files, columns, segments, coins, and the commit record that names them.
+//!
+//! In:     connected blocks as rows, coins and entries; one writer.
+//! Out:    [`Snapshot`]s that any thread reads, each fixed at one tip.
+//! Fails:  [`StoreError`]; after a failed write or sync nothing more is written.
+//! Source: formats in docs/formats.md.
+
+pub mod blockfiles;
+mod coins;
+mod error;
+mod merge;
+mod row;
+mod snapshot;
+mod store;
+
+pub use coins::{Coins, CoinsOptions, Fetch, SpentCoin, Tagger};
+pub use error::StoreError;
+pub use merge::{MergeJob, MergedSegment};
+pub use row::{Batch, Op, Row, Table};
+pub use snapshot::{CoinBuf, Rows, Snapshot};
+pub use store::{BlockEntry, Cut, CutJob, FoundEntry, Options, Store, Tip, TxEntry, WrittenCut};

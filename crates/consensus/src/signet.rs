@@ -7,12 +7,12 @@
 
 use primitives::encode::{compact_size, put_compact_size};
 use primitives::hash::{merkle_root, sha256d};
+use primitives::script::{Operation, Operations};
 use primitives::{Block, BlockHash, Params, Tx, Txid};
 use stdx::bytes::Reader;
 
 use crate::block::commitment_output;
 use crate::flags::Flags;
-use crate::sigops::{Operation, Operations};
 
 /// What begins the push that holds the solution.
 const SOLUTION_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
@@ -54,8 +54,7 @@ fn satisfies(block: &Block, txids: &[Txid], challenge: &[u8]) -> Option<bool> {
 /// Core's `FetchAndClearCommitmentSection`: every operation is written anew, and what cannot be read is dropped.
 fn clear_solution(script: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
     let (mut cleared, mut solution) = (Vec::with_capacity(script.len()), None);
-    let mut operations = Operations::of(script);
-    while let Some(Operation { code, data }) = operations.next() {
+    for Operation { code, data } in Operations::of(script) {
         if data.is_empty() {
             cleared.push(code);
         } else if solution.is_none() && data.len() > 4 && data.starts_with(&SOLUTION_HEADER) {

@@ -11,6 +11,7 @@ pub mod encode;
 pub mod hash;
 pub mod header;
 pub mod network;
+pub mod script;
 pub mod transaction;
 
 pub use block::Block;

@@ -1,0 +1,50 @@
+# The commands of the house. On a fresh Debian with Rust, `make demo` and `make test` are all one needs.
+#
+#   make demo                      forge a chain, prove it, index it, ask the Electrum server, serve until Ctrl-C
+#   make demo EXIT=1               the same, ending after the answers
+#   make demo BLOCKS=DIR CHAIN=main   the same with the block files of another node, read in place
+#   make test                      format, build, every test, with counts
+#   make test-fast                 unit tests only
+#   make bench                     the measuring kit; ARGS="import --blocks-from DIR ..."
+#   make docs                      write the pages that are made from code
+#
+# Everything is built with the one release profile, so that the C++ of libbitcoinkernel is compiled once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+ASSAY := $(TARGET_DIR)/release/assay
+BUILD := --release --locked
+TESTS := --workspace --lib --bins --tests
+DEMO_DIR ?= demo-data
+
+.PHONY: help packages build demo test test-fast bench docs
+
+help:
+	@sed -n 's/^# \?//; /^$$/q; p' Makefile
+
+packages:
+	@./scripts/packages
+
+build: packages
+	$(CARGO) build $(BUILD) -p assay
+
+demo: build
+	$(ASSAY) demo --datadir "$(DEMO_DIR)" $(if $(BLOCKS),--blocks-from "$(BLOCKS)") $(if $(CHAIN),--chain "$(CHAIN)") \
+		$(if $(EXIT),--exit) $(ARGS)
+
+test: packages
+	$(CARGO) fmt --all --check
+	$(CARGO) build $(BUILD) $(TESTS)
+	@./scripts/count-tests $(CARGO) test $(BUILD) $(TESTS) --no-fail-fast
+
+test-fast: packages
+	@./scripts/count-tests $(CARGO) test $(BUILD) --workspace --lib --bins
+
+bench: build
+	$(ASSAY) bench $(ARGS)
+
+docs: build
+	$(ASSAY) config --manual > docs/configuration.md

@@ -1,0 +1,329 @@
+//! The command line: which command, with which settings.
+//!
+//! In:     the process's arguments.
+//! Out:    [`Request`].
+//! Fails:  with one line that names the argument and the nearest that exists; exit code 2.
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::schema::{self, SETTINGS};
+use crate::config::{ConfigError, Source, nearest, value::Kind};
+
+/// Settings given as flags: name and text.
+pub type Flags = Vec<(String, String)>;
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Follow the chain and serve wallets.
+    Run(Flags),
+    /// Show all of it on a sample chain.
+    Demo { flags: Flags, exit: bool, blocks: u32, seed: u64 },
+    /// Write a sample chain.
+    Forge { out: String, blocks: u32, transactions_per_block: u32, seed: u64 },
+    /// Ask a running node.
+    Status { flags: Flags, json: bool },
+    /// Recompute and compare.
+    Verify(Flags),
+    /// Rebuild coins and index.
+    Reindex(Flags),
+    /// Measure; the arguments are the bench's own.
+    Bench(Vec<OsString>),
+    /// Show the configuration.
+    Config { flags: Flags, what: ConfigShow },
+    /// Help or version: print and end.
+    Print(String),
+}
+
+/// What `assay config` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigShow {
+    /// Every setting's value and source.
+    InForce,
+    /// The table as JSON.
+    Schema,
+    /// The table as the manual's page.
+    Manual,
+    /// The commented file.
+    File,
+}
+
+const COMMANDS: [&str; 8] = ["run", "demo", "forge", "status", "verify", "reindex", "bench", "config"];
+
+const ABOUT: &str = "Proves a Bitcoin chain from its block files, every signature by default, builds the address index in \
+                     the same pass, and answers wallets over the Electrum protocol.";
+
+const AFTER: &str = "Without a command `assay` runs the node: `assay --chain regtest` is `assay run --chain regtest`.\n\
+                     `assay COMMAND --help` explains a command and its settings; docs/configuration.md lists all settings.\n\n\
+                     Exit codes: 0 ended as asked, 1 failed, 2 a setting or argument is wrong, 3 verify found a difference.";
+
+/// Reads the arguments after the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, ConfigError> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if !names_a_command(&arguments)? {
+        arguments.insert(0, "run".into());
+    }
+    let command = arguments[0].to_string_lossy().into_owned();
+    if command == "bench" {
+        return Ok(Request::Bench(arguments.split_off(1))); // its flags are its own
+    }
+    let words = std::iter::once(OsString::from("assay")).chain(arguments);
+    match program().try_get_matches_from(words) {
+        Ok(matches) => request(&matches),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Ok(Request::Print(error.render().to_string()))
+        }
+        Err(error) => Err(mistake(&command, &error)),
+    }
+}
+
+fn names_a_command(arguments: &[OsString]) -> Result<bool, ConfigError> {
+    let Some(first) = arguments.first().map(|word| word.to_string_lossy()) else { return Ok(false) };
+    if ["-h", "--help", "-V", "--version", "help"].contains(&&*first) {
+        return Ok(true);
+    }
+    if first.starts_with('-') || COMMANDS.contains(&&*first) {
+        return Ok(!first.starts_with('-'));
+    }
+    let why = format!(
+        "unknown command {first:?}; the nearest is {:?}; commands are {}",
+        nearest(&first, COMMANDS),
+        COMMANDS.join(", ")
+    );
+    Err(ConfigError::Usage(why))
+}
+
+fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
+    let (command, matches) = matches.subcommand().expect("a command is required");
+    let flags = || flags_of(matches);
+    Ok(match command {
+        "run" => Request::Run(flags()),
+        "demo" => Request::Demo {
+            flags: flags(),
+            exit: matches.get_flag("exit"),
+            blocks: number(matches, "forge_blocks"),
+            seed: number(matches, "seed"),
+        },
+        "forge" => Request::Forge {
+            out: matches.get_one::<String>("out").expect("required").clone(),
+            blocks: number(matches, "blocks"),
+            transactions_per_block: number(matches, "transactions_per_block"),
+            seed: number(matches, "seed"),
+        },
+        "status" => Request::Status { flags: flags(), json: matches.get_flag("json") },
+        "verify" => Request::Verify(flags()),
+        "reindex" => Request::Reindex(flags()),
+        "config" => {
+            let asked = [("schema", ConfigShow::Schema), ("manual", ConfigShow::Manual), ("file", ConfigShow::File)];
+            let what = asked.into_iter().find(|(name, _)| matches.get_flag(name));
+            Request::Config { flags: flags(), what: what.map_or(ConfigShow::InForce, |(_, what)| what) }
+        }
+        other => unreachable!("{other} is not in the table of commands"),
+    })
+}
+
+fn flags_of(matches: &ArgMatches) -> Flags {
+    let values = |name: &'static str| matches.get_many::<String>(name).into_iter().flatten();
+    SETTINGS.iter().flat_map(|s| values(s.name).map(|text| (s.name.to_owned(), text.clone()))).collect()
+}
+
+fn number<T: Copy + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> T {
+    *matches.get_one::<T>(name).expect("it has a default")
+}
+
+fn program() -> Command {
+    let plain = |name: &'static str, about: &'static str| Command::new(name).about(about);
+    let with_settings = |name, about| plain(name, about).args(setting_arguments());
+    Command::new("assay")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .after_help(AFTER)
+        .subcommand_required(true)
+        .subcommand(with_settings("run", "Read blocks, prove and index them, serve wallets; until SIGINT or SIGTERM"))
+        .subcommand(
+            with_settings(
+                "demo",
+                "Forge a sample chain (or take --blocks-from), prove it, and ask the server what a wallet asks",
+            )
+            .arg(switch("exit", "End when the answers are shown, instead of serving until Ctrl-C"))
+            .arg(whole("forge_blocks", "Blocks of the sample chain", "700", 1..=100_000))
+            .arg(seed()),
+        )
+        .subcommand(
+            plain("forge", "Write a regtest chain with every standard script type as block files")
+                .arg(Arg::new("out").long("out").required(true).value_name("DIR").help("Folder for the blk*.dat files"))
+                .arg(whole("blocks", "Blocks", "1000", 1..=1_000_000))
+                .arg(whole("transactions_per_block", "Transactions of a block, about", "100", 1..=10_000))
+                .arg(seed()),
+        )
+        .subcommand(
+            with_settings("status", "Ask the node that runs on the data directory how far it is")
+                .arg(switch("json", "One JSON object instead of lines")),
+        )
+        .subcommand(with_settings(
+            "verify",
+            "Recompute coins and index from the block files and compare them with the data directory",
+        ))
+        .subcommand(with_settings("reindex", "Throw coins and index away and build them again from the block files"))
+        .subcommand(plain("bench", "Measure: import, signatures, queries; `assay bench --help`"))
+        .subcommand(
+            with_settings("config", "Show every setting's value and where it came from")
+                .arg(switch("schema", "The table of settings as JSON"))
+                .arg(switch("manual", "The table of settings as docs/configuration.md"))
+                .arg(switch("file", "The commented file a first start writes")),
+        )
+}
+
+fn setting_arguments() -> impl Iterator<Item = Arg> {
+    SETTINGS.iter().map(|setting| {
+        let value_name = match setting.kind {
+            Kind::Whole { .. } => setting.unit.to_uppercase(),
+            kind => kind.name().to_uppercase(),
+        };
+        let help = format!(
+            "{}\n[default: {}] [accepted: {}] [environment: {}]",
+            setting.help,
+            setting.default,
+            setting.accepted(),
+            setting.environment()
+        );
+        Arg::new(setting.name)
+            .long(setting.flag())
+            .value_name(value_name)
+            .help(StyledStr::from(help))
+            .help_heading(format!("Settings: {}", setting.area))
+            .action(ArgAction::Append) // twice is our own error, with both values in it
+    })
+}
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
+}
+
+fn whole(name: &'static str, help: &'static str, default: &'static str, range: std::ops::RangeInclusive<i64>) -> Arg {
+    let parser = clap::value_parser!(u32).range(range);
+    Arg::new(name)
+        .long(name.replace('_', "-"))
+        .value_name("COUNT")
+        .help(help)
+        .default_value(default)
+        .value_parser(parser)
+}
+
+fn seed() -> Arg {
+    let help = "The chain follows from it: same seed, same chain";
+    Arg::new("seed")
+        .long("seed")
+        .value_name("NUMBER")
+        .help(help)
+        .default_value("1")
+        .value_parser(clap::value_parser!(u64))
+}
+
+/// clap's error as our one line.
+fn mistake(command: &str, error: &clap::Error) -> ConfigError {
+    let context = |kind: ContextKind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    };
+    let argument = context(ContextKind::InvalidArg);
+    let name = argument.split([' ', '=']).next().unwrap_or_default().to_owned();
+    match error.kind() {
+        ErrorKind::UnknownArgument if name.starts_with("--") => unknown_flag(command, &name),
+        ErrorKind::InvalidValue => {
+            let setting = schema::find(&name.trim_start_matches('-').replace('-', "_"));
+            let accepted = setting.map(|setting| format!("; accepted: {}", setting.accepted())).unwrap_or_default();
+            ConfigError::Usage(format!("{name} needs a value{accepted}"))
+        }
+        ErrorKind::ValueValidation | ErrorKind::MissingRequiredArgument => {
+            let text = error.render().to_string();
+            let told =
+                text.split("\n\nUsage").next().unwrap_or_default().replace("For more information, try '--help'.", "");
+            ConfigError::Usage(told.trim_start_matches("error: ").to_owned())
+        }
+        _ => ConfigError::Usage(format!("{argument:?} is not understood; `assay {command} --help` lists what is")),
+    }
+}
+
+fn unknown_flag(command: &str, written: &str) -> ConfigError {
+    let program = program();
+    let arguments = program.find_subcommand(command).map(|command| command.get_arguments().collect::<Vec<_>>());
+    let known = arguments.into_iter().flatten().filter_map(Arg::get_long);
+    let closest = nearest(written.trim_start_matches('-'), known.chain(["help"])).to_owned();
+    match schema::find(&closest.replace('-', "_")) {
+        Some(setting) => ConfigError::Unknown {
+            written: written.to_owned(),
+            source: Source::CommandLine,
+            nearest: setting.name,
+            accepted: setting.accepted(),
+        },
+        None => ConfigError::Usage(format!("unknown flag {written:?}; the nearest is \"--{closest}\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Request, String> {
+        parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    fn flag(name: &str, text: &str) -> (String, String) {
+        (name.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn commands_and_their_settings() {
+        assert_eq!(read(""), Ok(Request::Run(vec![])));
+        assert_eq!(read("run"), Ok(Request::Run(vec![])));
+        assert_eq!(read("--chain regtest"), Ok(Request::Run(vec![flag("chain", "regtest")])));
+        assert_eq!(
+            read("run --datadir=/d --electrum-listen 127.0.0.1:0"),
+            Ok(Request::Run(vec![flag("datadir", "/d"), flag("electrum_listen", "127.0.0.1:0")]))
+        );
+        assert_eq!(read("status --json"), Ok(Request::Status { flags: vec![], json: true }));
+        assert_eq!(
+            read("bench import --threads 2"),
+            Ok(Request::Bench(["import", "--threads", "2"].map(OsString::from).to_vec()))
+        );
+        assert_eq!(read("demo --exit --seed 7"), Ok(Request::Demo { flags: vec![], exit: true, blocks: 700, seed: 7 }));
+        assert!(matches!(read("config --schema"), Ok(Request::Config { what: ConfigShow::Schema, .. })));
+        assert!(matches!(read("--version"), Ok(Request::Print(text)) if text.starts_with("assay ")));
+        assert!(matches!(read("--help"), Ok(Request::Print(text)) if text.contains("verify")));
+        assert!(matches!(read("run --help"), Ok(Request::Print(text)) if text.contains("ASSAY_MEMORY_MIB")));
+    }
+
+    #[test]
+    fn a_mistake_is_one_line_that_names_the_nearest() {
+        #[track_caller]
+        fn check(line: &str, want: &str) {
+            let got = read(line).unwrap_err();
+            assert!(got.starts_with(want), "{line}: {got}");
+            assert!(!got.contains('\n'), "{got:?}");
+        }
+        check("rnu", "unknown command \"rnu\"; the nearest is \"run\"; commands are run, ");
+        check(
+            "--thread 2",
+            "unknown setting \"--thread\" (command line); the nearest is \"threads\", which takes 1..=256",
+        );
+        check("run --memory-mb=1", "unknown setting \"--memory-mb\" (command line); the nearest is \"memory_mib\"");
+        check("status --jsn", "unknown flag \"--jsn\"; the nearest is \"--json\"");
+        check("run --threads", "--threads needs a value; accepted: 1..=256 threads or \"auto\"");
+        check("run extra", "\"extra\" is not understood");
+        check("forge --out x --blocks 0", "invalid value '0' for '--blocks <COUNT>': 0 is not in 1..=1000000");
+        check("forge", "the following required arguments were not provided: --out <DIR>");
+    }
+
+    #[test]
+    fn the_table_of_commands_is_whole() {
+        program().debug_assert();
+        let names: Vec<String> = program().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        assert_eq!(names, COMMANDS);
+    }
+}

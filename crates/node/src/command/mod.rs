@@ -1,0 +1,7 @@
+//! The commands of the program, a file each.
+//!
+//! In:     [`arguments::Request`].
+//! Out:    an exit code; answers on standard output, the log on standard error.
+//! Fails:  with exit code 1 and one line, or 2 for a wrong setting.
+
+pub mod arguments;

@@ -1,0 +1,222 @@
+//! Every setting of the program, once: flags, environment, file, JSON and the manual are all made from this table.
+//!
+//! In:     nothing.
+//! Out:    [`SETTINGS`], and how a name is spelled in each place.
+//! Fails:  never; tests hold every default to its own range.
+
+use super::value::Kind;
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Name in the file; other spellings follow from it.
+    pub name: &'static str,
+    /// Heading it stands under in the file and the manual.
+    pub area: &'static str,
+    /// What may be written.
+    pub kind: Kind,
+    /// Words accepted beside the kind's own values, such as `auto`.
+    pub words: &'static [&'static str],
+    /// What holds when nobody says anything, as one would write it.
+    pub default: &'static str,
+    /// Unit of the value; empty where there is none.
+    pub unit: &'static str,
+    /// One to three sentences for the user.
+    pub help: &'static str,
+    /// False for what decides where the file is.
+    pub in_file: bool,
+}
+
+impl Setting {
+    /// `electrum_listen` as a flag: `--electrum-listen`.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// `electrum_listen` in the environment: `ASSAY_ELECTRUM_LISTEN`.
+    pub fn environment(&self) -> String {
+        format!("{ENVIRONMENT_PREFIX}{}", self.name.to_uppercase())
+    }
+
+    /// What may be written, in words: `1..=256 or "auto"`.
+    pub fn accepted(&self) -> String {
+        let mut parts = vec![self.kind.accepted(self.unit)];
+        parts.extend(self.words.iter().map(|word| format!("{word:?}")));
+        parts.join(" or ")
+    }
+}
+
+/// What every variable of ours begins with.
+pub const ENVIRONMENT_PREFIX: &str = "ASSAY_";
+
+/// The setting of this name.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+const fn setting(
+    area: &'static str,
+    name: &'static str,
+    kind: Kind,
+    words: &'static [&'static str],
+    default: &'static str,
+    unit: &'static str,
+    help: &'static str,
+) -> Setting {
+    Setting { name, area, kind, words, default, unit, help, in_file: true }
+}
+
+const NODE: &str = "node";
+const SPEED: &str = "speed and memory";
+const ELECTRUM: &str = "electrum";
+const LOG: &str = "log";
+
+/// Every setting, in the order of the file and the manual.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        in_file: false,
+        ..setting(
+            NODE,
+            "datadir",
+            Kind::Path,
+            &[],
+            "~/.assay",
+            "",
+            "Folder for everything the node keeps, this file included. Each network has its own folder in it.",
+        )
+    },
+    setting(
+        NODE,
+        "chain",
+        Kind::Choice(&["main", "testnet3", "testnet4", "signet", "regtest"]),
+        &[],
+        "main",
+        "",
+        "The network whose chain is proved.",
+    ),
+    setting(
+        NODE,
+        "blocks_from",
+        Kind::Path,
+        &["own"],
+        "own",
+        "",
+        "Folder with block files (blk00000.dat and so on) as Bitcoin Core keeps them; read in place, never written. \
+         \"own\" is the folder blocks/ of this network in the data directory.",
+    ),
+    setting(
+        NODE,
+        "assume_valid",
+        Kind::BlockHash,
+        &["none"],
+        "none",
+        "",
+        "Signatures and scripts of this block and its ancestors are not checked; every other rule is. The only setting \
+         that skips a signature.",
+    ),
+    setting(
+        NODE,
+        "disk_free_min_mib",
+        Kind::Whole { min: 16, max: 1 << 30 },
+        &[],
+        "512",
+        "MiB",
+        "The node stops cleanly when the data directory's disk has less than this free.",
+    ),
+    setting(
+        SPEED,
+        "threads",
+        Kind::Whole { min: 1, max: 256 },
+        &["auto"],
+        "auto",
+        "threads",
+        "Threads that check blocks and scripts. \"auto\" is one per processor this process may use.",
+    ),
+    setting(
+        SPEED,
+        "memory_mib",
+        Kind::Whole { min: 256, max: 1 << 24 },
+        &["auto"],
+        "auto",
+        "MiB",
+        "Memory for coins, index and buffers together. \"auto\" is half of what this machine (or control group) has, at \
+         most 16384. More than the machine has is refused.",
+    ),
+    setting(
+        SPEED,
+        "sig_engine",
+        Kind::Choice(&["auto", "lanes", "batch", "scalar"]),
+        &[],
+        "auto",
+        "",
+        "How signatures are verified. All engines give the same verdicts; one this build or processor lacks is refused.",
+    ),
+    setting(
+        ELECTRUM,
+        "electrum_listen",
+        Kind::Address,
+        &["auto", "off"],
+        "auto",
+        "",
+        "Where the Electrum server listens, plain TCP. \"auto\" is 127.0.0.1 with the network's usual port: 50001 main, \
+         60001 testnet3, 40001 testnet4, 60601 signet, 60401 regtest. Port 0 takes a free one.",
+    ),
+    setting(
+        LOG,
+        "log_level",
+        Kind::Choice(&["error", "warn", "info", "debug"]),
+        &[],
+        "info",
+        "",
+        "Least important line that is written to standard error.",
+    ),
+    setting(
+        LOG,
+        "progress_interval_s",
+        Kind::Whole { min: 1, max: 3_600 },
+        &[],
+        "5",
+        "s",
+        "Seconds between two progress lines while it syncs. In a terminal one line is refreshed every second instead.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_default_is_accepted_by_its_own_setting() {
+        for setting in SETTINGS {
+            let parsed = setting.kind.parse(setting.default, setting.words);
+            assert!(parsed.is_ok(), "{}: {parsed:?}", setting.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_spelled_in_one_way() {
+        let names: HashSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        assert_eq!(names.len(), SETTINGS.len());
+        for name in names {
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_units_in_the_table_and_sizes_in_the_name() {
+        for setting in SETTINGS {
+            if matches!(setting.kind, Kind::Whole { .. }) {
+                assert!(!setting.unit.is_empty(), "{} has no unit", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn spellings() {
+        let setting = find("electrum_listen").unwrap();
+        assert_eq!(setting.flag(), "electrum-listen");
+        assert_eq!(setting.environment(), "ASSAY_ELECTRUM_LISTEN");
+        assert_eq!(find("threads").unwrap().accepted(), "1..=256 threads or \"auto\"");
+    }
+}

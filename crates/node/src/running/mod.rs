@@ -1,0 +1,11 @@
+//! What a running node needs from its machine: a lock, signals, a log, a place to be asked.
+//!
+//! In:     the checked [`Config`](crate::config::Config).
+//! Out:    guards that let go when dropped.
+//! Fails:  each file says how.
+
+pub mod lock;
+pub mod log;
+pub mod os;
+pub mod socket;
+pub mod stop;

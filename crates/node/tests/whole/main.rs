@@ -1,0 +1,10 @@
+//! The program as its users see it, and the habits of the house.
+//!
+//! In:     the built program `assay`, and the sources and documents of this repository.
+//! Out:    one test a promise.
+//! Fails:  with the file and line to change.
+
+mod documents;
+mod habits;
+mod layout;
+mod sources;

@@ -234,6 +234,13 @@ impl<'a> Tx<'a> {
         &self.bytes[self.tx.start as usize + skip..self.tx.body_end as usize]
     }
 
+    /// The outputs as serialized, without their count.
+    pub fn outputs_raw(&self) -> &'a [u8] {
+        let end = self.tx.body_end as usize;
+        let start = self.layout.outputs[self.output_range()].first().map_or(end, |output| output.start as usize);
+        &self.bytes[start..end]
+    }
+
     /// Bytes without witnesses.
     pub fn stripped_length(&self) -> usize {
         4 + self.body().len() + 4

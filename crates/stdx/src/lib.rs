@@ -11,3 +11,4 @@ pub mod disk;
 pub mod hex;
 pub mod pool;
 pub mod random;
+pub mod vectors;

@@ -1,0 +1,10 @@
+//! The rules against real chains, published vectors, and both sides of every bound.
+//!
+//! In:     `../shared/vectors` and Bitcoin Core's JSON, where present; forged blocks on regtest.
+//! Out:    each verdict as published, or as Core gives it.
+//! Fails:  where a verdict differs.
+
+mod chains;
+mod headers;
+mod support;
+mod transactions;

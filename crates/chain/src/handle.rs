@@ -1,0 +1,157 @@
+//! What other threads may see of the writer: its status, the newest view, events, and a way to stop it.
+//!
+//! In:     calls from servers, the status command, signal handlers.
+//! Out:    copies; nobody outside waits for the writer or makes it wait.
+//! Fails:  never.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, RwLock};
+
+use primitives::{BlockHash, ScriptHash};
+
+use crate::view::View;
+
+/// What the writer is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading headers out of the block files.
+    #[default]
+    Scanning,
+    /// Connecting blocks that were there at the start.
+    Importing,
+    /// At the tip of what the block files hold.
+    Following,
+    /// Writing its last commit.
+    Stopping,
+}
+
+impl Phase {
+    /// The word in logs and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Scanning => "scanning",
+            Phase::Importing => "importing",
+            Phase::Following => "following",
+            Phase::Stopping => "stopping",
+        }
+    }
+}
+
+/// Progress and counts since the program started.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// What the writer is doing.
+    pub phase: Phase,
+    /// Height of the best header known.
+    pub headers_height: u32,
+    /// Height up to which every rule has been checked.
+    pub height: u32,
+    /// Hash of the block at `height`.
+    pub hash: BlockHash,
+    /// Its time, seconds since 1970.
+    pub time_s: u32,
+    /// Height of the last commit; what a restart begins from.
+    pub committed_height: u32,
+    /// Bytes of the blocks connected.
+    pub bytes_done: u64,
+    /// Bytes of the blocks still to be connected to reach the best header.
+    pub bytes_left: u64,
+    /// Blocks connected.
+    pub blocks: u64,
+    /// Transactions connected.
+    pub transactions: u64,
+    /// Inputs connected, coinbases left out.
+    pub inputs: u64,
+    /// Outputs connected.
+    pub outputs: u64,
+    /// Signatures checked by the engine.
+    pub signatures: u64,
+    /// Inputs whose script a template recognised and proved.
+    pub template_inputs: u64,
+    /// Inputs decided by Bitcoin Core's interpreter.
+    pub interpreter_inputs: u64,
+    /// Bytes that the coin table holds in memory.
+    pub coins_bytes: u64,
+    /// Commits written.
+    pub commits: u64,
+    /// Bytes of all segment files and columns.
+    pub stored_bytes: u64,
+    /// The last block refused: height, hash, reject word and details.
+    pub refused: Option<(u32, BlockHash, String)>,
+    /// Blocks disconnected by reorganisations.
+    pub disconnected: u64,
+    /// Headers whose parent is in no block file.
+    pub headers_waiting: u64,
+    /// What was odd about the block files, the first few.
+    pub notes: Vec<String>,
+    /// The tip that subscribers know.
+    pub(crate) announced: Option<BlockHash>,
+}
+
+/// Something happened to the best chain.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A new tip is committed and visible in [`Handle::view`].
+    NewTip {
+        /// Its height.
+        height: u32,
+        /// Its header.
+        header: [u8; 80],
+        /// Scripts whose history changed since the tip before.
+        touched: Arc<HashSet<ScriptHash>>,
+        /// The height that stayed, where blocks were disconnected.
+        reorganised_from: Option<u32>,
+    },
+}
+
+pub(crate) struct Shared {
+    pub(crate) view: RwLock<Arc<View>>,
+    pub(crate) status: Mutex<Status>,
+    pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
+    pub(crate) stop: AtomicBool,
+}
+
+/// A way to the writer; cloning it is cheap.
+#[derive(Clone)]
+pub struct Handle(pub(crate) Arc<Shared>);
+
+impl Handle {
+    /// The newest committed state.
+    pub fn view(&self) -> Arc<View> {
+        self.0.view.read().expect("no panic while held").clone()
+    }
+
+    /// A copy of the status.
+    pub fn status(&self) -> Status {
+        self.0.status.lock().expect("no panic while held").clone()
+    }
+
+    /// Events from now on. A receiver that is dropped is forgotten at the next event.
+    pub fn subscribe(&self) -> Receiver<Event> {
+        let (sender, receiver) = channel();
+        self.0.subscribers.lock().expect("no panic while held").push(sender);
+        receiver
+    }
+
+    /// Asks the writer to commit and return.
+    pub fn stop(&self) {
+        self.0.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// True once [`Handle::stop`] was called.
+    pub fn stopping(&self) -> bool {
+        self.0.stop.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    pub(crate) fn publish(&self, event: &Event) {
+        self.subscribers.lock().expect("no panic while held").retain(|sender| sender.send(event.clone()).is_ok());
+    }
+
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.status.lock().expect("no panic while held"));
+    }
+}

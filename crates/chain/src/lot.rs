@@ -1,0 +1,323 @@
+//! Lots: runs of consecutive blocks that go through the parallel stages together.
+//!
+//! In:     places of blocks; later the same blocks with the coins they spend.
+//! Out:    [`Prepared`] blocks (read, parsed, checked without chain state, outputs tagged); later a [`Verdict`] with
+//!         the index rows of the blocks that passed.
+//! Fails:  each block with its own error; the writer decides what follows from it.
+//!
+//! Everything here is pure but for reading block files, and runs on the pool's threads. A lot holds about
+//! [`LOT_BYTES`], so that signature batches fill up across transactions and blocks.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+use consensus::BlockError;
+use consensus::block::{self, CheckedBlock};
+use consensus::connect;
+
+use consensus::flags;
+use consensus::script;
+use index::rows::{self, BlockRows};
+use index::tag::TagKey;
+use primitives::encode::ParseError;
+use primitives::{Block, BlockHash, Params, SpentCoins, TxNum};
+use sigs::Engine;
+use stdx::pool::{Pool, Ticket};
+use store::blockfiles::{BlockFiles, BlockFilesError, Position};
+
+use crate::tree::NodeId;
+
+/// Block bytes of one lot: some 3,000 inputs, enough to fill signature batches and to hide the queue's cost.
+pub const LOT_BYTES: u64 = 1_000_000;
+/// Blocks of one lot; early blocks have 200 bytes each.
+pub const LOT_BLOCKS_MAX: usize = 256;
+/// Inputs of one script task; a multiple of the 512 rows that engines want per call.
+const SCRIPT_TASK_INPUTS: usize = 2048;
+
+/// Where a block is and which node it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its header.
+    pub node: NodeId,
+    /// Hash the bytes must have.
+    pub hash: BlockHash,
+    /// Its height.
+    pub height: u32,
+    /// Median time past of its parent.
+    pub median_time_past_s: u32,
+    /// Where its bytes are.
+    pub position: Position,
+}
+
+/// A block that passed every rule needing no coins.
+pub struct Prepared {
+    /// Its header.
+    pub node: NodeId,
+    /// Its height.
+    pub height: u32,
+    /// Median time past of its parent.
+    pub median_time_past_s: u32,
+    /// Where its bytes are.
+    pub position: Position,
+    /// The block.
+    pub checked: Arc<CheckedBlock>,
+    /// Tags of its outputs, in order.
+    pub output_tags: Arc<Vec<u64>>,
+}
+
+/// Why a block could not be prepared.
+#[derive(Debug)]
+pub enum PrepareError {
+    /// Its bytes could not be read.
+    Read(BlockFilesError),
+    /// Its bytes are no block.
+    Parse(ParseError),
+    /// The bytes hold another block than the one scanned there.
+    Changed,
+    /// It breaks a rule.
+    Rule(BlockError),
+}
+
+impl PrepareError {
+    /// True where another copy of the block in the files may be good.
+    pub fn copy_may_be_bad(&self) -> bool {
+        match self {
+            PrepareError::Read(_) | PrepareError::Parse(_) | PrepareError::Changed => true,
+            PrepareError::Rule(error) => error.is_mutation(),
+        }
+    }
+}
+
+impl fmt::Display for PrepareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PrepareError::Read(error) => write!(f, "{error}"),
+            PrepareError::Parse(error) => write!(f, "no block: {error}"),
+            PrepareError::Changed => f.write_str("the bytes changed since they were scanned"),
+            PrepareError::Rule(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Reads, parses, checks and tags one block.
+pub fn prepare(
+    files: &BlockFiles,
+    place: Place,
+    params: &Params,
+    key: Option<&TagKey>,
+) -> Result<Prepared, PrepareError> {
+    let bytes = files.read_block(place.position).map_err(PrepareError::Read)?;
+    let parsed = Block::parse(bytes).map_err(PrepareError::Parse)?;
+    if parsed.header().hash() != place.hash {
+        return Err(PrepareError::Changed);
+    }
+    let checked = block::check(parsed, params).map_err(PrepareError::Rule)?;
+    block::check_contextual(&checked, place.height, place.median_time_past_s, params).map_err(PrepareError::Rule)?;
+    let output_tags = match key {
+        Some(key) => rows::output_tags(checked.block(), key),
+        None => vec![rows::NO_TAG; checked.block().output_count()],
+    };
+    Ok(Prepared {
+        node: place.node,
+        height: place.height,
+        median_time_past_s: place.median_time_past_s,
+        position: place.position,
+        checked: Arc::new(checked),
+        output_tags: Arc::new(output_tags),
+    })
+}
+
+/// A block whose coins have been spent and created in the coin table.
+#[derive(Clone)]
+pub struct Connected {
+    /// Its header.
+    pub node: NodeId,
+    /// Its height.
+    pub height: u32,
+    /// Where its bytes are.
+    pub position: Position,
+    /// The block.
+    pub checked: Arc<CheckedBlock>,
+    /// Tags of its outputs, in order.
+    pub output_tags: Arc<Vec<u64>>,
+    /// What it spends.
+    pub spent: Arc<SpentCoins>,
+    /// Tags of the scripts of what it spends.
+    pub spent_tags: Arc<Vec<u64>>,
+    /// Ordinal of its first transaction.
+    pub first_tx_num: TxNum,
+    /// Median time past of its parent.
+    pub median_time_past_s: u32,
+    /// False below an `assume_valid` block.
+    pub check_scripts: bool,
+}
+
+/// Why a block does not join the chain.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// It breaks a rule.
+    Rule(BlockError),
+    /// The program is stopping, and nobody looked.
+    Cancelled,
+}
+
+/// What the parallel stages found out about one lot.
+#[derive(Default)]
+pub struct Verdict {
+    /// Rows of each block, up to the first that fails.
+    pub rows: Vec<BlockRows>,
+    /// The first block that does not pass, by its position in the lot.
+    pub failure: Option<(usize, Failure)>,
+}
+
+/// What verification needs besides the blocks.
+pub struct Judges {
+    /// The network's constants.
+    pub params: Params,
+    /// Who checks signatures.
+    pub engine: Arc<dyn Engine>,
+    /// Counts of inputs, templates, signatures and fallbacks.
+    pub counters: script::Counters,
+    /// Key of the script tags; none leaves the index out.
+    pub tag_key: Option<TagKey>,
+    /// Median time past by height, of every connected block.
+    pub median_times_s: RwLock<Vec<u32>>,
+    /// True once the program is stopping: scripts not yet checked are left unchecked, and their blocks taken back.
+    pub cancelled: AtomicBool,
+}
+
+/// A lot on its way through the script checks.
+pub struct InFlight {
+    /// The blocks, lowest first.
+    pub blocks: Vec<Connected>,
+    /// Bytes of the blocks.
+    pub bytes: u64,
+    scripts: Vec<Ticket<Option<(usize, Failure)>>>,
+    rest: Ticket<Verdict>,
+}
+
+impl InFlight {
+    /// Queues everything that remains to be judged about `blocks`.
+    pub fn submit(blocks: Vec<Connected>, judges: &Arc<Judges>, pool: &Pool) -> InFlight {
+        let bytes = blocks.iter().map(|block| block.checked.block().bytes().len() as u64).sum();
+        let scripts = script_tasks(&blocks)
+            .into_iter()
+            .map(|task| {
+                let (blocks, judges) = (blocks.clone(), judges.clone());
+                pool.submit(move || check_scripts(&blocks, &task, &judges))
+            })
+            .collect();
+        let rest = {
+            let (blocks, judges) = (blocks.clone(), judges.clone());
+            pool.submit(move || check_amounts_and_derive_rows(&blocks, &judges))
+        };
+        InFlight { blocks, bytes, scripts, rest }
+    }
+
+    /// True once [`InFlight::wait`] would return at once.
+    pub fn is_done(&self) -> bool {
+        self.rest.is_done() && self.scripts.iter().all(Ticket::is_done)
+    }
+
+    /// Waits, and answers with the blocks and what was found.
+    pub fn wait(self) -> (Vec<Connected>, Verdict) {
+        let mut verdict = self.rest.wait();
+        for ticket in self.scripts {
+            if let Some((index, failure)) = ticket.wait()
+                && verdict.failure.as_ref().is_none_or(|(first, _)| index < *first)
+            {
+                verdict.rows.truncate(index);
+                verdict.failure = Some((index, failure));
+            }
+        }
+        (self.blocks, verdict)
+    }
+}
+
+/// A part of a lot's inputs: transactions of blocks, by position in the lot.
+type ScriptTask = Vec<(usize, Range<usize>)>;
+
+/// Cuts the transactions of a lot into tasks of about [`SCRIPT_TASK_INPUTS`] inputs.
+fn script_tasks(blocks: &[Connected]) -> Vec<ScriptTask> {
+    let mut tasks = Vec::new();
+    let mut task: ScriptTask = Vec::new();
+    let mut inputs = 0;
+    for (index, connected) in blocks.iter().enumerate().filter(|(_, connected)| connected.check_scripts) {
+        let parsed = connected.checked.block();
+        let mut first = 1;
+        for tx in parsed.txs().skip(1) {
+            inputs += tx.input_count();
+            if inputs >= SCRIPT_TASK_INPUTS {
+                task.push((index, first..tx.index() + 1));
+                tasks.push(std::mem::take(&mut task));
+                (first, inputs) = (tx.index() + 1, 0);
+            }
+        }
+        if first < parsed.tx_count() {
+            task.push((index, first..parsed.tx_count()));
+        }
+    }
+    if !task.is_empty() {
+        tasks.push(task);
+    }
+    tasks
+}
+
+fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Option<(usize, Failure)> {
+    if judges.cancelled.load(Ordering::Relaxed) {
+        return Some((task.first()?.0, Failure::Cancelled));
+    }
+    let jobs: Vec<script::Job> = task
+        .iter()
+        .map(|(index, txs)| {
+            let connected = &blocks[*index];
+            script::Job {
+                block: connected.checked.clone(),
+                spent: connected.spent.clone(),
+                flags: flags::at(connected.height, connected.checked.hash(), &judges.params),
+                txs: txs.clone(),
+            }
+        })
+        .collect();
+    let verdicts = script::verify(&jobs, &*judges.engine, &judges.counters);
+    let failed = verdicts.into_iter().zip(task).find_map(|(verdict, (index, _))| Some((*index, verdict.err()?)))?;
+    let (index, failure) = failed;
+    let script = BlockError::Script { tx_index: failure.tx_index, input_index: failure.input_index };
+    Some((index, Failure::Rule(script)))
+}
+
+fn check_amounts_and_derive_rows(blocks: &[Connected], judges: &Judges) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (index, connected) in blocks.iter().enumerate() {
+        let hash = *connected.checked.hash();
+        let median_time_of = |height: u32| {
+            let times = judges.median_times_s.read().expect("writers do not panic while they hold it");
+            times[height as usize]
+        };
+        let context = connect::Context {
+            height: connected.height,
+            block_hash: hash,
+            median_time_past_s: connected.median_time_past_s,
+            mtp_of: &median_time_of,
+            params: &judges.params,
+            flags: flags::at(connected.height, &hash, &judges.params),
+        };
+        if let Err(error) = connect::check(&connected.checked, &connected.spent, &context) {
+            verdict.failure = Some((index, Failure::Rule(error)));
+            return verdict;
+        }
+        verdict.rows.push(match judges.tag_key.is_some() {
+            true => rows::of_block(
+                &connected.checked,
+                &connected.output_tags,
+                &connected.spent,
+                &connected.spent_tags,
+                connected.first_tx_num,
+            ),
+            false => BlockRows::default(),
+        });
+    }
+    verdict
+}

@@ -54,6 +54,9 @@ fn obey(request: Request) -> Result<ExitCode, Failure> {
     match request {
         Request::Print(text) => say(text.trim_end()),
         Request::Config { flags, what } => return config(&flags, what),
+        Request::Run(flags) => return command::run::run(&flags),
+        Request::Reindex(flags) => return command::reindex::reindex(&flags),
+        Request::Status { flags, json } => return command::status::status(&flags, json),
         _ => return Err(Failure::Run("this command needs the chain, which is not built in yet".to_owned())),
     }
     Ok(ExitCode::SUCCESS)

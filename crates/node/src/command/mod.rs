@@ -5,3 +5,6 @@
 //! Fails:  with exit code 1 and one line, or 2 for a wrong setting.
 
 pub mod arguments;
+pub mod reindex;
+pub mod run;
+pub mod status;

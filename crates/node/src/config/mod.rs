@@ -47,6 +47,8 @@ pub struct Config {
     pub datadir: PathBuf,
     /// Folder of this network.
     pub chain_dir: PathBuf,
+    /// Folder of coins and index, all of which can be built again.
+    pub store_dir: PathBuf,
     /// Folder of block files.
     pub blocks_from: PathBuf,
     /// True when `blocks_from` is ours to make.
@@ -72,8 +74,19 @@ pub struct Config {
 impl Config {
     /// Reads every place for this process.
     pub fn load(flags: &[(String, String)]) -> Result<(Config, Layers), ConfigError> {
+        Config::load_with(flags, &[])
+    }
+
+    /// The same with other defaults for some settings.
+    pub fn load_with(flags: &[(String, String)], defaults: &[(&str, &str)]) -> Result<(Config, Layers), ConfigError> {
         let mut layers = Layers::of_process(flags, variables())?;
+        for (name, text) in defaults.iter().filter(|(name, _)| *name == "datadir") {
+            layers.set_default(name, text)?; // it decides where the file is
+        }
         layers.add_file(&settings_file(&layers))?;
+        for (name, text) in defaults {
+            layers.set_default(name, text)?;
+        }
         let config = Config::resolve(&layers, machine::memory_mib())?;
         Ok((config, layers))
     }
@@ -95,6 +108,7 @@ impl Config {
             network,
             blocks_own: blocks.is_none(),
             blocks_from: blocks.unwrap_or_else(|| chain_dir.join("blocks")),
+            store_dir: chain_dir.join("store"),
             datadir,
             chain_dir,
             assume_valid: match layers.get("assume_valid").0 {

@@ -170,10 +170,9 @@ impl Layers {
         self.values.get(name).cloned().unwrap_or_else(default)
     }
 
-    /// Settles a value by hand, as `assay demo` does.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+    /// Another default, as `assay demo` has them; it holds where nobody said anything before.
+    pub fn set_default(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
         let setting = find(name).unwrap_or_else(|| panic!("{name} is in the table"));
-        self.values.remove(setting.name);
         self.put(setting, text, Source::Default)
     }
 

@@ -4,8 +4,12 @@
 //! Out:    guards that let go when dropped.
 //! Fails:  each file says how.
 
+pub mod journal;
 pub mod lock;
 pub mod log;
+pub mod node;
 pub mod os;
+pub mod progress;
+pub mod report;
 pub mod socket;
 pub mod stop;

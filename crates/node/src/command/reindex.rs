@@ -1,0 +1,72 @@
+//! `assay reindex`: throws coins and index of one network away and builds them again from the block files.
+//!
+//! In:     settings; the data directory's lock.
+//! Out:    a data directory that has caught up with the block files; a line that says what was done.
+//! Fails:  with exit code 1; whatever moment it is ended at, the next `assay run` builds what is missing.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use chain::Phase;
+
+use super::arguments::Flags;
+use super::run::finish;
+use crate::Failure;
+use crate::config::Config;
+use crate::running::lock::DataLock;
+use crate::running::log;
+use crate::running::node::{End, Node};
+use crate::running::stop::StopFlag;
+
+/// Removes and rebuilds.
+pub fn reindex(flags: &Flags) -> Result<ExitCode, Failure> {
+    let (config, layers) = Config::load(flags)?;
+    log::set_level(config.log_level);
+    let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
+    let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;
+    let unremovable = |error| Failure::Run(format!("{} cannot be removed: {error}", config.store_dir.display()));
+    remove_store(&config.store_dir).map_err(unremovable)?;
+    log::info("node", "removed", &[("folder", &config.store_dir.display())]);
+    drop(lock);
+    let mut node = Node::start(config, &layers, stop)?;
+    let end = match node.wait_open() {
+        Ok(handle) => node.watch(|| handle.status().phase == Phase::Following),
+        Err(end) => Some(end),
+    };
+    if end.is_none() {
+        node.reporter().log_totals("reindexed");
+    }
+    finish(node, end.unwrap_or(End::Asked))
+}
+
+/// Takes the folder away in one step, then empties it, so that no half of it is ever opened.
+fn remove_store(store_dir: &Path) -> io::Result<()> {
+    let removed = store_dir.with_extension("removed");
+    let absent_is_fine = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    absent_is_fine(fs::remove_dir_all(&removed))?;
+    absent_is_fine(fs::rename(store_dir, &removed))?;
+    absent_is_fine(fs::remove_dir_all(&removed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_removed_whole_and_none_is_fine_too() {
+        let folder = std::env::temp_dir().join(format!("assay-reindex-{}", std::process::id()));
+        let store = folder.join("store");
+        fs::create_dir_all(store.join("below")).unwrap();
+        fs::create_dir_all(folder.join("store.removed")).unwrap(); // left by a kill
+        fs::write(store.join("below/file"), "x").unwrap();
+        remove_store(&store).unwrap();
+        remove_store(&store).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,38 @@
+//! `assay run`: the node, until a signal.
+//!
+//! In:     settings.
+//! Out:    exit code 0 after SIGINT or SIGTERM.
+//! Fails:  with exit code 1 and a log line when it cannot go on.
+
+use std::process::ExitCode;
+
+use super::arguments::Flags;
+use crate::Failure;
+use crate::config::Config;
+use crate::running::log;
+use crate::running::node::{End, Node};
+use crate::running::stop::StopFlag;
+
+/// Runs until it must end.
+pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
+    let (config, layers) = Config::load(flags)?;
+    log::set_level(config.log_level);
+    let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
+    let mut node = Node::start(config, &layers, stop)?;
+    let end = match node.wait_open() {
+        Ok(_) => node.watch(|| false).expect("it watches until the end"),
+        Err(end) => end,
+    };
+    finish(node, end)
+}
+
+/// Stops the node and makes its end an exit code.
+pub fn finish(node: Node, end: End) -> Result<ExitCode, Failure> {
+    match node.stop(end) {
+        End::Asked => Ok(ExitCode::SUCCESS),
+        End::Failed(why) => {
+            log::error("node", "failed", &[("why", &why)]);
+            Err(Failure::Run(why))
+        }
+    }
+}

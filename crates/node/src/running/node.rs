@@ -1,0 +1,276 @@
+//! A running node: the order of start, the watch of the main thread, the order of stopping.
+//!
+//! In:     the checked [`Config`].
+//! Out:    [`Node`]: a writer that follows the block files, a server for wallets, a status socket.
+//! Fails:  starting, with one line; running, with [`End::Failed`] and a line in the log.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use chain::{Chain, ChainError, Handle, Phase, World};
+use primitives::network::Params;
+use sigs::EngineName;
+use stdx::clock::SystemClock;
+use stdx::disk::SystemDisk;
+use stdx::pool::Pool;
+
+use super::journal::Journal;
+use super::lock::DataLock;
+use super::report::Reporter;
+use super::socket::StatusSocket;
+use super::stop::StopFlag;
+use super::{log, os};
+use crate::Failure;
+use crate::config::{Config, ConfigError, FILE_NAME, Layers, show};
+
+/// How often the main thread looks around.
+const TICK: Duration = Duration::from_millis(50);
+/// How often free disk is asked for.
+const DISK_INTERVAL: Duration = Duration::from_secs(2);
+/// Time for a clean stop. Stopping is promised within 5 s; what is not committed by then is done again at the next start.
+const STOP_PATIENCE: Duration = Duration::from_millis(4_500);
+
+/// Why a node ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A signal asked for it.
+    Asked,
+    /// It cannot go on; the line was logged.
+    Failed(String),
+}
+
+/// The parts of a running node, in the order in which they are let go.
+pub struct Node {
+    writer: Option<JoinHandle<Result<(), ChainError>>>,
+    opened: Receiver<Handle>,
+    handle: Option<Handle>,
+    reporter: Reporter,
+    config: Config,
+    stop: StopFlag,
+    _socket: StatusSocket,
+    _lock: DataLock,
+}
+
+impl Node {
+    /// Takes the data directory and starts every thread. The store opens on the writer's thread, so that a signal is
+    /// heard meanwhile.
+    pub fn start(config: Config, layers: &Layers, stop: StopFlag) -> Result<Node, Failure> {
+        let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;
+        write_settings_file(&config)?;
+        if config.blocks_own {
+            make_folder(&config.blocks_from)?;
+        }
+        let files_max = os::raise_open_files();
+        let engine = engine(&config, layers)?;
+        let disk = Arc::new(SystemDisk::default());
+        let reporter = Reporter::new(&config, disk.clone(), engine.name());
+        let answer = reporter.clone();
+        let socket = StatusSocket::start(&config.chain_dir, move || answer.json().to_string())
+            .map_err(|error| Failure::Run(format!("the status socket cannot be made: {error}")))?;
+        log::info(
+            "node",
+            "starting",
+            &[
+                ("version", &env!("CARGO_PKG_VERSION")),
+                ("chain", &config.network),
+                ("datadir", &config.chain_dir.display()),
+                ("blocks_from", &config.blocks_from.display()),
+                ("threads", &config.threads),
+                ("memory_mib", &(config.memory_bytes >> 20)),
+                ("engine", &engine.name()),
+                ("assume_valid", &config.assume_valid.map_or("none".to_owned(), |hash| hash.to_string())),
+                ("open_files_max", &files_max.unwrap_or(0)),
+            ],
+        );
+        let world = World {
+            disk,
+            clock: Arc::new(SystemClock::default()),
+            pool: Arc::new(Pool::new("check", config.threads)),
+            engine,
+        };
+        let (sender, opened) = channel();
+        let options = options(&config)?;
+        let writer = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
+            let chain = Chain::open(world, options)?;
+            let _ = sender.send(chain.handle()); // nobody listens any more when a signal came first
+            chain.run()
+        });
+        let writer = writer.map_err(|error| Failure::Run(format!("no thread for the writer: {error}")))?;
+        Ok(Node { writer: Some(writer), opened, handle: None, reporter, config, stop, _socket: socket, _lock: lock })
+    }
+
+    /// What the node says about itself.
+    pub fn reporter(&self) -> &Reporter {
+        &self.reporter
+    }
+
+    /// Waits until the store is open, or the node has to end.
+    pub fn wait_open(&mut self) -> Result<Handle, End> {
+        loop {
+            match self.opened.recv_timeout(TICK) {
+                Ok(handle) => {
+                    self.reporter.opened(handle.clone());
+                    self.handle = Some(handle.clone());
+                    return Ok(handle);
+                }
+                Err(RecvTimeoutError::Timeout) if self.must_end().is_none() => {}
+                Err(_) => return Err(self.must_end().unwrap_or_else(|| self.writer_end())),
+            }
+        }
+    }
+
+    /// Watches over the node until it must end, or `done` says that it has seen enough.
+    pub fn watch(&mut self, mut done: impl FnMut() -> bool) -> Option<End> {
+        let live = log::is_live();
+        let every = if live { Duration::from_secs(1) } else { self.config.progress_interval };
+        let (mut next_sample, mut next_line) = (Instant::now(), Instant::now());
+        let mut next_disk = Instant::now();
+        let mut journal = Journal::default();
+        let end = loop {
+            let now = Instant::now();
+            if let Some(status) = self.reporter.status() {
+                journal.look(&status);
+            }
+            if now >= next_sample {
+                self.reporter.sample();
+                next_sample = now + Duration::from_secs(1);
+            }
+            if now >= next_line {
+                self.show_progress(live);
+                next_line = now + every;
+            }
+            if now >= next_disk {
+                if let Some(end) = self.disk_is_low() {
+                    break Some(end);
+                }
+                next_disk = now + DISK_INTERVAL;
+            }
+            if let Some(end) = self.must_end() {
+                break Some(end);
+            }
+            if self.writer.as_ref().is_none_or(JoinHandle::is_finished) {
+                break Some(self.writer_end());
+            }
+            if done() {
+                break None;
+            }
+            std::thread::sleep(TICK);
+        };
+        if live {
+            log::live("");
+        }
+        end
+    }
+
+    /// Ends the writer with its last commit, within the time promised.
+    pub fn stop(mut self, end: End) -> End {
+        if let Some(handle) = &self.handle {
+            handle.stop();
+        }
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = self.reporter.status().unwrap_or_default();
+        let heights: log::Fields = &[("height", &status.height), ("committed_height", &status.committed_height)];
+        if self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
+            // The last commit is still being written; a process that ends now loses what a kill would: nothing durable.
+            log::warn("node", "stopped before the last commit was done; its blocks are done again", heights);
+            return end;
+        }
+        if self.writer.is_some()
+            && let End::Failed(why) = self.writer_end()
+        {
+            return End::Failed(why);
+        }
+        log::info("node", "stopped", heights);
+        end
+    }
+
+    fn must_end(&self) -> Option<End> {
+        if self.stop.is_panicked() {
+            return Some(End::Failed("a thread panicked; the log says where".to_owned()));
+        }
+        self.stop.is_signalled().then_some(End::Asked)
+    }
+
+    /// Why the writer's thread ended.
+    fn writer_end(&mut self) -> End {
+        match self.writer.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => End::Asked,
+            Some(Ok(Err(error))) if error.is_disk_full() => End::Failed(format!("the disk is full: {error}")),
+            Some(Ok(Err(error))) => End::Failed(error.to_string()),
+            Some(Err(_)) => End::Failed("the writer panicked; the log says where".to_owned()),
+        }
+    }
+
+    fn disk_is_low(&self) -> Option<End> {
+        let free = os::disk_free_bytes(&self.config.chain_dir)?;
+        (free < self.config.disk_free_min_bytes).then(|| {
+            End::Failed(format!(
+                "disk space is low: {} MiB free on the disk of {}, the setting disk_free_min_mib asks for {}",
+                free >> 20,
+                self.config.chain_dir.display(),
+                self.config.disk_free_min_bytes >> 20
+            ))
+        })
+    }
+
+    fn show_progress(&self, live: bool) {
+        let following = self.reporter.status().is_some_and(|status| status.phase == Phase::Following);
+        match (live, following) {
+            (true, false) => log::live(&self.reporter.live_line()),
+            (true, true) => log::live(""),
+            (false, false) => self.reporter.log_progress(),
+            (false, true) => {}
+        }
+    }
+}
+
+/// The engine the settings name; one this program lacks is a wrong setting.
+pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>, ConfigError> {
+    let name: EngineName = config.sig_engine.parse().expect("the table's choices are the engines");
+    sigs::engine(name).map_err(|error| ConfigError::BadValue {
+        setting: "sig_engine",
+        source: layers.get("sig_engine").1,
+        why: error.to_string(),
+        accepted: "auto, scalar".to_owned(),
+    })
+}
+
+/// The chain's options as the settings have them.
+pub fn options(config: &Config) -> Result<chain::Options, Failure> {
+    let secret = secret().map_err(|error| Failure::Run(format!("no random numbers from /dev/urandom: {error}")))?;
+    let params = Params::of(config.network);
+    Ok(chain::Options {
+        memory_bytes: config.memory_bytes,
+        assume_valid: config.assume_valid,
+        ..chain::Options::new(params, config.store_dir.clone(), config.blocks_from.clone(), secret)
+    })
+}
+
+fn secret() -> std::io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn make_folder(folder: &std::path::Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| Failure::Run(format!("{} cannot be made: {error}", folder.display())))
+}
+
+/// The commented file of a first start; one that is there is left alone.
+fn write_settings_file(config: &Config) -> Result<(), Failure> {
+    let path = config.datadir.join(FILE_NAME);
+    match fs::File::create_new(&path) {
+        Ok(mut file) => file
+            .write_all(show::file_text().as_bytes())
+            .map_err(|error| Failure::Run(format!("{} cannot be written: {error}", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(Failure::Run(format!("{} cannot be made: {error}", path.display()))),
+    }
+}

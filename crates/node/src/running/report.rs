@@ -1,0 +1,233 @@
+//! What the node says about itself: one object for `assay status`, one line for the log, one for a terminal.
+//!
+//! In:     the writer's status, the meter, the machine.
+//! Out:    JSON with a unit in every name; text.
+//! Fails:  never; before the store is open the phase is `opening` and the rest is zero.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use chain::{Handle, Status};
+use serde_json::{Value as Json, json};
+use stdx::disk::SystemDisk;
+
+use super::progress::{Meter, Rates, Sample, bytes_text, count_text, duration_text, percent};
+use super::{log, os};
+use crate::config::Config;
+
+/// Everything a report is made from; shared by the main thread and the status thread.
+#[derive(Clone)]
+pub struct Reporter(Arc<Inner>);
+
+struct Inner {
+    started: Instant,
+    network: &'static str,
+    chain_dir: PathBuf,
+    blocks_from: PathBuf,
+    memory_budget_bytes: u64,
+    threads: usize,
+    engine: &'static str,
+    disk: Arc<SystemDisk>,
+    handle: OnceLock<Handle>,
+    electrum: OnceLock<String>,
+    sessions: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    meter: Mutex<Meter>,
+    /// Height from which this start went on.
+    first_height: AtomicU32,
+}
+
+impl Reporter {
+    /// Begins with nothing but the settings.
+    pub fn new(config: &Config, disk: Arc<SystemDisk>, engine: &'static str) -> Reporter {
+        Reporter(Arc::new(Inner {
+            started: Instant::now(),
+            network: config.network.name(),
+            chain_dir: config.chain_dir.clone(),
+            blocks_from: config.blocks_from.clone(),
+            memory_budget_bytes: config.memory_bytes,
+            threads: config.threads,
+            engine,
+            disk,
+            handle: OnceLock::new(),
+            electrum: OnceLock::new(),
+            sessions: OnceLock::new(),
+            meter: Mutex::default(),
+            first_height: AtomicU32::new(0),
+        }))
+    }
+
+    /// The store is open: from now on there is something to say.
+    pub fn opened(&self, handle: Handle) {
+        self.0.first_height.store(handle.status().height, Ordering::Relaxed);
+        let _ = self.0.handle.set(handle);
+    }
+
+    /// The Electrum server listens here.
+    pub fn listening(&self, address: String, sessions: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.0.electrum.set(address);
+        let _ = self.0.sessions.set(Box::new(sessions));
+    }
+
+    /// The writer's status, once the store is open.
+    pub fn status(&self) -> Option<Status> {
+        self.0.handle.get().map(Handle::status)
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    /// Takes a sample for the rates; once a second is enough.
+    pub fn sample(&self) {
+        let Some(status) = self.status() else { return };
+        let sample = Sample {
+            at: self.uptime(),
+            blocks: status.blocks,
+            bytes: status.bytes_done,
+            transactions: status.transactions,
+            signatures: status.signatures,
+            bytes_left: status.bytes_left,
+        };
+        self.0.meter.lock().unwrap_or_else(PoisonError::into_inner).add(sample);
+    }
+
+    fn speed(&self) -> (Rates, Option<Duration>) {
+        let meter = self.0.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        (meter.rates(), meter.time_left())
+    }
+
+    /// The object that `assay status --json` shows.
+    pub fn json(&self) -> Json {
+        let inner = &*self.0;
+        let opening = inner.handle.get().is_none();
+        let status = self.status().unwrap_or_default();
+        let (rates, left) = self.speed();
+        let (resident_bytes, resident_bytes_max) = os::resident_bytes();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "process": std::process::id(),
+            "chain": inner.network,
+            "datadir": text(&inner.chain_dir),
+            "blocks_from": text(&inner.blocks_from),
+            "uptime_s": self.uptime().as_secs(),
+            "phase": if opening { "opening" } else { status.phase.name() },
+            "height": status.height,
+            "hash": status.hash.to_string(),
+            "time_s": status.time_s,
+            "headers_height": status.headers_height,
+            "committed_height": status.committed_height,
+            "percent": percent(status.bytes_done, status.bytes_left),
+            "time_left_s": left.map(|left| left.as_secs()),
+            "since_start": {
+                "first_height": inner.first_height.load(Ordering::Relaxed),
+                "blocks": status.blocks,
+                "block_bytes": status.bytes_done,
+                "block_bytes_left": status.bytes_left,
+                "transactions": status.transactions,
+                "inputs": status.inputs,
+                "outputs": status.outputs,
+                "signatures": status.signatures,
+                "template_inputs": status.template_inputs,
+                "interpreter_inputs": status.interpreter_inputs,
+                "disconnected_blocks": status.disconnected,
+                "commits": status.commits,
+                "written_bytes": inner.disk.written_bytes(),
+            },
+            "rates": {
+                "blocks_per_s": rates.blocks,
+                "bytes_per_s": rates.bytes,
+                "transactions_per_s": rates.transactions,
+                "signatures_per_s": rates.signatures,
+            },
+            "headers_waiting": status.headers_waiting,
+            "notes": status.notes,
+            "refused": status.refused.map(|(height, hash, why)| {
+                json!({ "height": height, "hash": hash.to_string(), "why": why })
+            }),
+            "engine": inner.engine,
+            "threads": inner.threads,
+            "memory": {
+                "budget_bytes": inner.memory_budget_bytes,
+                "resident_bytes": resident_bytes,
+                "resident_bytes_max": resident_bytes_max,
+
+                "coins_bytes": status.coins_bytes,
+            },
+            "disk": {
+                "index_bytes": status.stored_bytes,
+                "free_bytes": os::disk_free_bytes(&inner.chain_dir),
+            },
+            "electrum": {
+                "listen": inner.electrum.get(),
+                "sessions": inner.sessions.get().map_or(0, |count| count()),
+            },
+        })
+    }
+
+    /// One line of the log.
+    pub fn log_progress(&self) {
+        let Some(status) = self.status() else {
+            return log::info("node", "opening", &[("uptime_s", &self.uptime().as_secs())]);
+        };
+        let (rates, left) = self.speed();
+        let fields: log::Fields = &[
+            ("phase", &status.phase.name()),
+            ("height", &status.height),
+            ("headers", &status.headers_height),
+            ("percent", &format!("{:.2}", percent(status.bytes_done, status.bytes_left))),
+            ("mb_per_s", &format!("{:.1}", rates.bytes / 1e6)),
+            ("tx_per_s", &(rates.transactions as u64)),
+            ("signatures_per_s", &(rates.signatures as u64)),
+            ("coins_mib", &(status.coins_bytes >> 20)),
+            ("memory_mib", &(os::resident_bytes().0 >> 20)),
+            ("eta", &left.map_or("unknown".to_owned(), duration_text)),
+        ];
+        log::info("node", "progress", fields);
+    }
+
+    /// One line of the log with what this start has done.
+    pub fn log_totals(&self, event: &str) {
+        let status = self.status().unwrap_or_default();
+        let seconds = self.uptime().as_secs_f64();
+        let fields: log::Fields = &[
+            ("height", &status.height),
+            ("hash", &status.hash),
+            ("blocks", &status.blocks),
+            ("transactions", &status.transactions),
+            ("inputs", &status.inputs),
+            ("signatures", &status.signatures),
+            ("seconds", &format!("{seconds:.1}")),
+            ("block_bytes", &status.bytes_done),
+            ("index_bytes", &status.stored_bytes),
+            ("written_bytes", &self.0.disk.written_bytes()),
+            ("resident_bytes_max", &os::resident_bytes().1),
+        ];
+        log::info("node", event, fields);
+    }
+
+    /// The line a terminal shows while it syncs.
+    pub fn live_line(&self) -> String {
+        let Some(status) = self.status() else { return "opening the data directory".to_owned() };
+        let (rates, left) = self.speed();
+        format!(
+            "{} {}/{} {:.1} % | {:.1} MB/s | {} tx/s | {} sig/s | coins {} | memory {} | {} left",
+            status.phase.name(),
+            status.height,
+            status.headers_height,
+            percent(status.bytes_done, status.bytes_left),
+            rates.bytes / 1e6,
+            count_text(rates.transactions as u64),
+            count_text(rates.signatures as u64),
+            bytes_text(status.coins_bytes),
+            bytes_text(os::resident_bytes().0),
+            left.map_or("unknown".to_owned(), duration_text),
+        )
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

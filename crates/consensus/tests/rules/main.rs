@@ -4,7 +4,9 @@
 //! Out:    each verdict as published, or as Core gives it.
 //! Fails:  where a verdict differs.
 
+mod bounds;
 mod chains;
+mod forge;
 mod headers;
 mod support;
 mod transactions;

@@ -36,8 +36,8 @@ pub struct Job {
     pub txs: Range<usize>,
 }
 
-/// One transaction to be judged, without a block around it.
-#[derive(Clone, Copy)]
+/// Inputs of one transaction to be judged, without a block around it.
+#[derive(Clone)]
 pub struct TxJob<'a> {
     /// The transaction.
     pub tx: Tx<'a>,
@@ -45,6 +45,8 @@ pub struct TxJob<'a> {
     pub coins: TxCoins<'a>,
     /// The rules it is judged by.
     pub flags: Flags,
+    /// Positions of the inputs to judge.
+    pub inputs: Range<usize>,
 }
 
 /// The first input of a job that its coin's script does not allow.
@@ -112,7 +114,8 @@ pub fn verify(jobs: &[Job], engine: &dyn Engine, counters: &Counters) -> Vec<Res
             let tx = block.tx(index);
             // The coinbase has one input and spends no coin.
             let coins = TxCoins::new(&job.spent, tx.input_range().start - 1, tx.input_count());
-            if !queue.add(number, TxJob { tx, coins, flags: job.flags }) {
+            let inputs = 0..tx.input_count();
+            if !queue.add(number, &TxJob { tx, coins, flags: job.flags, inputs }) {
                 break;
             }
         }
@@ -123,7 +126,7 @@ pub fn verify(jobs: &[Job], engine: &dyn Engine, counters: &Counters) -> Vec<Res
 /// Judges transactions, each for itself.
 pub fn verify_txs(jobs: &[TxJob<'_>], engine: &dyn Engine, counters: &Counters) -> Vec<Result<(), ScriptFailure>> {
     let mut queue = Queue::new(jobs.len(), engine);
-    for (number, &job) in jobs.iter().enumerate() {
+    for (number, job) in jobs.iter().enumerate() {
         queue.add(number, job);
     }
     queue.finish(counters)
@@ -132,7 +135,9 @@ pub fn verify_txs(jobs: &[TxJob<'_>], engine: &dyn Engine, counters: &Counters) 
 /// Whose verdict a row is.
 struct Asker<'a> {
     job: usize,
-    tx: TxJob<'a>,
+    tx: Tx<'a>,
+    coins: TxCoins<'a>,
+    flags: Flags,
     input: usize,
     /// The walk that goes on with the verdict; none where the row alone decides.
     multisig: Option<Box<Multisig>>,
@@ -157,17 +162,17 @@ impl<'a, 'e> Queue<'a, 'e> {
     /// Plans the inputs of one transaction; false once its job has failed.
     ///
     /// Inputs are planned in order, so when one fails all before it are in the queue and will be resolved.
-    fn add(&mut self, job: usize, tx: TxJob<'a>) -> bool {
-        let mut sighasher = Sighasher::new(tx.tx, tx.coins);
-        for (index, input) in tx.tx.inputs().enumerate() {
+    fn add(&mut self, job: usize, work: &TxJob<'a>) -> bool {
+        let TxJob { tx, coins, flags, ref inputs } = *work;
+        let mut sighasher = Sighasher::new(tx, coins);
+        for index in inputs.clone() {
             if self.failures[job].is_some() {
                 return false;
             }
             self.work.inputs += 1;
-            let coin = tx.coins.get(index);
-            let mut subject = Subject { input, index, coin, flags: tx.flags, sighasher: &mut sighasher };
-            let plan = template::plan(&mut subject);
-            let asker = |multisig| Asker { job, tx, input: index, multisig };
+            let (input, coin) = (tx.input(index), coins.get(index));
+            let plan = template::plan(&mut Subject { input, index, coin, flags, sighasher: &mut sighasher });
+            let asker = |multisig| Asker { job, tx, coins, flags, input: index, multisig };
             match plan {
                 Some(Plan::Single(row)) => self.push(row, asker(None)),
                 Some(Plan::Multisig(walk)) => self.step(asker(Some(walk))),
@@ -215,7 +220,7 @@ impl<'a, 'e> Queue<'a, 'e> {
 
     /// Core's interpreter decides.
     fn interpret(&mut self, asker: &Asker<'a>) {
-        let place = ScriptFailure { tx_index: asker.tx.tx.index(), input_index: asker.input };
+        let place = ScriptFailure { tx_index: asker.tx.index(), input_index: asker.input };
         let failure = &mut self.failures[asker.job];
         // A failure further in front is known: this input cannot change the answer.
         if failure.is_some_and(|known| known < place) {
@@ -225,8 +230,8 @@ impl<'a, 'e> Queue<'a, 'e> {
         let key = (asker.job, place.tx_index);
         let held = self.interpreter.take().filter(|(held, _)| *held == key);
         let (_, interpreter) =
-            self.interpreter.insert(held.unwrap_or_else(|| (key, Interpreter::new(asker.tx.tx, asker.tx.coins))));
-        if !interpreter.verify(asker.input, asker.tx.flags) {
+            self.interpreter.insert(held.unwrap_or_else(|| (key, Interpreter::new(asker.tx, asker.coins))));
+        if !interpreter.verify(asker.input, asker.flags) {
             *failure = Some(failure.map_or(place, |known| known.min(place)));
         }
     }

@@ -1,0 +1,65 @@
+//! Real blocks of mainnet and testnet3: every input is valid, and most are taken by a template.
+//!
+//! In:     `../shared/vectors/blocks`: blocks and the outputs they spend.
+//! Out:    valid for every input whose coin is known; the share that templates took.
+//! Fails:  says "skipped" where the folder is not on this machine.
+
+use std::fs;
+use std::io::Read;
+use std::sync::Arc;
+
+use consensus::script::{Counters, Job, verify};
+use consensus::{block, flags};
+use primitives::{Block, Coin, Network, Params, SpentCoins};
+use sigs::{EngineName, engine};
+use stdx::hex;
+
+use crate::published::shared;
+
+/// The spent outputs of a block, and whether each one's amount is known.
+fn spent(path: &std::path::Path) -> (SpentCoins, Vec<bool>) {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    let (mut coins, mut known) = (SpentCoins::default(), Vec::new());
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(',').collect();
+        let script = hex::decode(fields[3]).unwrap();
+        let value_sat = fields[2].parse::<u64>();
+        known.push(value_sat.is_ok());
+        coins.push(Coin { value_sat: value_sat.unwrap_or(0), height: 0, coinbase: false, txo_num: 0, script: &script });
+    }
+    (coins, known)
+}
+
+#[test]
+fn real_blocks() {
+    let Some(folder) = shared("blocks") else { return };
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "blk"));
+    paths.sort();
+    let engine = engine(EngineName::Auto).unwrap();
+    for path in &paths {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let (network, height) = name.split_once('_').unwrap();
+        let params = Params::of(if network == "mainnet" { Network::Main } else { Network::Testnet3 });
+        let checked = block::check(Block::parse(fs::read(path).unwrap()).unwrap(), &params).unwrap();
+        let rules = flags::at(height.parse().unwrap(), checked.hash(), &params);
+        let (coins, known) = spent(&path.with_extension("prevouts.csv.gz"));
+        let (coins, checked) = (Arc::new(coins), Arc::new(checked));
+        assert_eq!(coins.len(), checked.block().input_count() - 1, "{name}");
+        assert!(known.iter().all(|&known| known), "{name}: an amount is not known");
+        let job = |txs| Job { block: checked.clone(), spent: coins.clone(), flags: rules, txs };
+        let count = checked.block().tx_count();
+        let counters = Counters::default();
+        // As two jobs, so that rows of both stand in one call.
+        let verdicts = verify(&[job(0..count / 2), job(count / 2..count)], &*engine, &counters);
+        assert_eq!(verdicts, [Ok(()), Ok(())], "{name}");
+        let total = counters.total();
+        println!("{name}: {total:?}");
+        assert_eq!(total.inputs as usize, coins.len());
+        // Block 367,891 gathers 20,000 outputs with scripts of their own kind; all other blocks are ordinary.
+        let ordinary = name != "mainnet_367891";
+        assert!(total.template_inputs * 100 >= total.inputs * 95 || !ordinary, "{name}: {total:?}");
+    }
+    assert_eq!(paths.len(), 17);
+}

@@ -1,0 +1,110 @@
+//! Transactions to build and change, and both judges.
+//!
+//! In:     parts of a transaction, the coins it spends, flags.
+//! Out:    bytes; the verdict of templates plus interpreter, checked against the interpreter's alone.
+//! Fails:  panics where the two verdicts differ.
+
+use consensus::Flags;
+use consensus::script::{Counters, CountersTotal, ScriptFailure, TxCoins, TxJob, verify_input, verify_txs};
+use primitives::encode::put_compact_size;
+use primitives::{Coin, SpentCoins, Transaction, Tx};
+use sigs::{EngineName, engine};
+
+/// An input to be written.
+#[derive(Clone, Debug)]
+pub struct RawInput {
+    pub outpoint: [u8; 36],
+    pub script_sig: Vec<u8>,
+    pub sequence: u32,
+    pub witness: Vec<Vec<u8>>,
+}
+
+/// A transaction to be written.
+#[derive(Clone, Debug)]
+pub struct RawTx {
+    pub version: u32,
+    pub inputs: Vec<RawInput>,
+    pub outputs: Vec<(i64, Vec<u8>)>,
+    pub lock_time: u32,
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_compact_size(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+impl RawTx {
+    /// Serialized, with witnesses where there are any (BIP 144).
+    pub fn bytes(&self) -> Vec<u8> {
+        let witnesses = self.inputs.iter().any(|input| !input.witness.is_empty());
+        let mut out = self.version.to_le_bytes().to_vec();
+        if witnesses {
+            out.extend([0, 1]);
+        }
+        put_compact_size(&mut out, self.inputs.len() as u64);
+        for input in &self.inputs {
+            out.extend(input.outpoint);
+            put_bytes(&mut out, &input.script_sig);
+            out.extend(input.sequence.to_le_bytes());
+        }
+        put_compact_size(&mut out, self.outputs.len() as u64);
+        for (value_sat, script) in &self.outputs {
+            out.extend(value_sat.to_le_bytes());
+            put_bytes(&mut out, script);
+        }
+        for input in self.inputs.iter().filter(|_| witnesses) {
+            put_compact_size(&mut out, input.witness.len() as u64);
+            for item in &input.witness {
+                put_bytes(&mut out, item);
+            }
+        }
+        out.extend(self.lock_time.to_le_bytes());
+        out
+    }
+
+    pub fn parse(&self) -> Transaction {
+        Transaction::parse(self.bytes()).unwrap()
+    }
+}
+
+/// Coins for the inputs of one transaction, as `(value, script)`.
+pub fn coins<'a>(outputs: impl IntoIterator<Item = (u64, &'a [u8])>) -> SpentCoins {
+    let mut coins = SpentCoins::default();
+    for (value_sat, script) in outputs {
+        coins.push(Coin { value_sat, height: 1, coinbase: false, txo_num: 0, script });
+    }
+    coins
+}
+
+/// Our verdict, and what it took.
+pub fn ours(tx: Tx<'_>, coins: &SpentCoins, flags: Flags) -> (Result<(), ScriptFailure>, CountersTotal) {
+    let counters = Counters::default();
+    let inputs = 0..tx.input_count();
+    let job = TxJob { tx, coins: TxCoins::new(coins, 0, tx.input_count()), flags, inputs };
+    let verdict = verify_txs(&[job], &*engine(EngineName::Auto).unwrap(), &counters).remove(0);
+    (verdict, counters.total())
+}
+
+/// The verdict on one input alone, by both judges, and whether a template gave it.
+#[track_caller]
+pub fn one_input(tx: Tx<'_>, coins: &SpentCoins, input: usize, flags: Flags) -> (bool, u64) {
+    let counters = Counters::default();
+    let job = TxJob { tx, coins: TxCoins::new(coins, 0, tx.input_count()), flags, inputs: input..input + 1 };
+    let verdict = verify_txs(&[job], &*engine(EngineName::Auto).unwrap(), &counters).remove(0).is_ok();
+    assert_eq!(verdict, verify_input(tx, coins, 0, input, flags), "ours left, the interpreter's right, {flags:?}");
+    (verdict, counters.total().template_inputs)
+}
+
+/// The interpreter's verdict: the first input it refuses.
+pub fn kernels(tx: Tx<'_>, coins: &SpentCoins, flags: Flags) -> Result<(), ScriptFailure> {
+    let refused = (0..tx.input_count()).find(|&input| !verify_input(tx, coins, 0, input, flags));
+    refused.map_or(Ok(()), |input_index| Err(ScriptFailure { tx_index: 0, input_index }))
+}
+
+/// Both verdicts, which must be one.
+#[track_caller]
+pub fn judge(tx: Tx<'_>, coins: &SpentCoins, flags: Flags, name: &dyn std::fmt::Display) -> (bool, CountersTotal) {
+    let (verdict, work) = ours(tx, coins, flags);
+    assert_eq!(verdict, kernels(tx, coins, flags), "ours left, the interpreter's right, {flags:?}: {name}");
+    (verdict.is_ok(), work)
+}

@@ -30,6 +30,22 @@ pub fn count(script: &[u8], accurate: bool) -> u32 {
     count
 }
 
+/// [`count`] without accuracy, with the shapes that make up nearly every input answered at once.
+#[inline]
+pub fn count_input(script: &[u8]) -> u32 {
+    match script {
+        [] => 0,
+        // One push that fills the script: P2SH around a witness program, P2PK.
+        [first @ 1..=75, rest @ ..] if rest.len() == usize::from(*first) => 0,
+        // P2PKH: a signature of 64 to 75 bytes, a key of 33 or 65.
+        [first @ 64..=75, rest @ ..] => match rest.get(usize::from(*first)) {
+            Some(second @ (33 | 65)) if rest.len() == usize::from(*first + second) + 1 => 0,
+            _ => count(script, false),
+        },
+        _ => count(script, false),
+    }
+}
+
 /// [`count`] without accuracy, with the shapes that make up nearly every output answered at once.
 #[inline]
 pub fn count_output(script: &[u8]) -> u32 {

@@ -27,7 +27,7 @@ pub struct Facts {
 /// Reusable memory of [`check`].
 #[derive(Debug, Default)]
 pub struct Scratch {
-    slots: Vec<u32>,
+    slots: Vec<u64>,
 }
 
 /// Judges one transaction.
@@ -60,7 +60,7 @@ pub fn check(tx: &Tx<'_>, txid: &Txid, scratch: &mut Scratch) -> Result<Facts, T
         if !coinbase && input.outpoint_bytes()[35] == 0xff && input.outpoint() == OutPoint::NULL {
             return Err(TxError::NullInput { vin });
         }
-        facts.legacy_sigops += sigops::count(input.script_sig(), false);
+        facts.legacy_sigops += sigops::count_input(input.script_sig());
         facts.relative_locks |= input.sequence() >> 31 == 0;
     }
     facts.relative_locks &= tx.version() >= 2;
@@ -103,10 +103,10 @@ fn duplicate_input(tx: &Tx<'_>, txid: &Txid, scratch: &mut Scratch) -> Option<us
 ///
 /// Slots follow from the outpoint and, as a key, the transaction's own id: whoever picks outpoints to collide changes
 /// the id, and with it every slot. A search of 2^k outpoints that share one slot under a given key is void under the next.
-fn duplicate_by_table(tx: &Tx<'_>, txid: &Txid, slots: &mut Vec<u32>) -> Option<usize> {
+fn duplicate_by_table(tx: &Tx<'_>, txid: &Txid, slots: &mut Vec<u64>) -> Option<usize> {
     let size = (2 * tx.input_count()).next_power_of_two();
     slots.clear();
-    slots.resize(size, u32::MAX);
+    slots.resize(size, u64::MAX);
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let key = [0, 8, 16, 24].map(|at| word(&txid.0, at) | 1);
     let shift = 64 - size.trailing_zeros();
@@ -116,14 +116,17 @@ fn duplicate_by_table(tx: &Tx<'_>, txid: &Txid, slots: &mut Vec<u32>) -> Option<
         for (at, key) in [0, 8, 16, 24].into_iter().zip(key) {
             hash = (hash.rotate_left(32) ^ word(outpoint, at)).wrapping_mul(key);
         }
+        // A slot holds 32 bits of the hash, so that the outpoint is looked at only where it is nearly surely the same.
+        let entry = hash << 32 | vin as u64;
         let mut slot = (hash >> shift) as usize;
-        while slots[slot] != u32::MAX {
-            if tx.input(slots[slot] as usize).outpoint_bytes() == outpoint {
+        while slots[slot] != u64::MAX {
+            let other = slots[slot];
+            if (other ^ entry) >> 32 == 0 && tx.input(other as u32 as usize).outpoint_bytes() == outpoint {
                 return Some(vin);
             }
             slot = (slot + 1) & (size - 1);
         }
-        slots[slot] = vin as u32;
+        slots[slot] = entry;
     }
     None
 }

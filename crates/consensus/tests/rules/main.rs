@@ -8,5 +8,6 @@ mod bounds;
 mod chains;
 mod forge;
 mod headers;
+mod speed;
 mod support;
 mod transactions;

@@ -65,7 +65,7 @@ pub struct Totals {
 
 /// Judges a block by the coins it spends: maturity, amounts, relative locks, signature operations, the coinbase's pay.
 ///
-/// `spent` holds a coin for each input, the coinbase's left out; panics where it holds fewer.
+/// `spent` holds a coin for each input, the coinbase's left out; panics where it holds more or fewer.
 /// The genesis block connects to nothing and spends nothing: Core adds none of its outputs to the coins.
 pub fn check(block: &CheckedBlock, spent: &SpentCoins, context: &Context<'_>) -> Result<Totals, BlockError> {
     let mut totals = Totals { coinbase_sat: block.facts()[0].out_sat, ..Totals::default() };
@@ -93,6 +93,7 @@ pub fn check(block: &CheckedBlock, spent: &SpentCoins, context: &Context<'_>) ->
             return Err(BlockError::SigOpCost { cost: totals.sigop_cost });
         }
     }
+    assert!(coins.next().is_none(), "a coin that no input spends");
     let limit_sat = totals.fees_sat + subsidy_sat(context.height, context.params);
     if totals.coinbase_sat > limit_sat {
         return Err(BlockError::CoinbaseAmount { got_sat: totals.coinbase_sat, limit_sat });

@@ -180,7 +180,7 @@ fn targets_follow_the_rules_of_each_network() {
     headers[2_015] = Header { bits: easy, time_s: headers[0].time_s + 1_209_600, ..headers[2_015] };
     check(Network::Testnet4, &headers, 0, hard);
     check(Network::Testnet3, &headers, 0, easy);
-    // Regtest never changes, not at a period's end (144) and not after twenty minutes without its easy rule.
+    // Regtest never changes at a period's end, which is every 144 blocks there.
     check(Network::Regtest, &of(Network::Regtest, 144, 0x207f_ffff), u32::MAX, 0x207f_ffff);
     check(Network::Regtest, &of(Network::Regtest, 144, 0x1d00_ffff), u32::MAX, 0x1d00_ffff);
 }

@@ -7,6 +7,7 @@
 mod block;
 mod connect;
 mod header;
+mod random;
 mod transaction;
 
 use std::collections::BTreeSet;

@@ -1,1 +1,15 @@
-//! Placeholder until the crate's first commit.
+//! Talking with users: a folder a protocol, all reading the same view of the chain.
+//!
+//! In:     a [`source::Source`] of confirmed data, events of new tips, bytes from sockets.
+//! Out:    answers and notifications; counters in [`metrics::Metrics`].
+//! Fails:  starting, where a port cannot be bound; afterwards a session fails alone and never the server.
+
+pub mod source;
+
+pub mod metrics;
+pub mod plain;
+
+pub mod fuzz;
+
+pub mod decoded;
+pub mod electrum;

@@ -1,0 +1,419 @@
+//! One session's state and the work it has to do, in slices; knows no socket and no clock but for the slice's length.
+//!
+//! In:     lines of requests, notices of new tips and touched scripts.
+//! Out:    answers and notifications appended to a buffer, at most about a slice's worth before it is handed back.
+//! Fails:  [`Step::End`] says why the session must end; everything else is an answer.
+//!
+//! Long answers (histories, unspent outputs, statuses) are made a page at a time, so a script with a million entries
+//! costs a page of memory, and a long batch gives way after each slice.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use primitives::ScriptHash;
+
+use super::Env;
+use super::answer::{self, Head};
+use super::error::{Error, Fault};
+use super::limits::{SLICE_BYTES, SLICE_TIME, STALE_RETRIES_MAX};
+use super::methods::{self, METHODS, Reply};
+use super::params::Arguments;
+use super::request::{self, Line};
+use super::stream::{Purpose, Stream};
+use super::subscriptions::{Letters, Mailbox, SessionId};
+use super::version::Version;
+
+/// What became of a slice of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing is left to do.
+    Done,
+    /// There is more: write out what there is, then go on.
+    More,
+    /// The session ends after what was written.
+    End(EndReason),
+}
+
+/// Why a session is ended from inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// What the client sends is no request.
+    BadInput,
+    /// There is no protocol version in common, or the first request was not `server.version`.
+    Protocol,
+    /// An answer that had begun could not be finished.
+    Fault,
+}
+
+/// One session.
+pub struct Machine {
+    pub(crate) env: Arc<Env>,
+    pub(crate) id: SessionId,
+    pub(crate) version: Option<Version>,
+    /// Notifications are written as the `server.version` request was.
+    two: bool,
+    pub(crate) wants_headers: bool,
+    /// Subscribed scripts with the status last told; the outer option is none before the first.
+    pub(crate) scripts: HashMap<ScriptHash, Option<Option<[u8; 32]>>>,
+    bad_lines: u32,
+    work: Work,
+}
+
+/// What is left to do.
+#[derive(Default)]
+struct Work {
+    lines: VecDeque<Vec<u8>>,
+    line: Vec<u8>,
+    requests: std::vec::IntoIter<Range<usize>>,
+    batch: bool,
+    batch_answers: usize,
+    tip_due: bool,
+    scripts_due: Vec<ScriptHash>,
+    stream: Option<Stream>,
+}
+
+impl Machine {
+    /// A session that has not said anything yet, known to the subscriptions under `mailbox`.
+    pub fn new(env: Arc<Env>, mailbox: Arc<Mailbox>) -> Machine {
+        let id = env.subscriptions.enter(mailbox);
+        Machine {
+            env,
+            id,
+            version: None,
+            two: true,
+            wants_headers: false,
+            scripts: HashMap::new(),
+            bad_lines: 0,
+            work: Work::default(),
+        }
+    }
+
+    /// True once `server.version` was answered.
+    pub fn greeted(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Takes whole lines; the work before them must be done.
+    pub fn take_lines(&mut self, lines: Vec<Vec<u8>>) {
+        self.work.lines = lines.into();
+    }
+
+    fn begin_line(&mut self, line: Vec<u8>, out: &mut Vec<u8>) -> Option<EndReason> {
+        match request::split(&line, self.env.limits.batch_requests_max) {
+            Ok(Line::Blank) => None,
+            Ok(Line::Single) => {
+                self.work.requests = vec![0..line.len()].into_iter();
+                self.work.line = line;
+                None
+            }
+            Ok(Line::Batch(ranges)) => {
+                self.work.requests = ranges.into_iter();
+                self.work.line = line;
+                self.work.batch = true;
+                self.work.batch_answers = 0;
+                None
+            }
+            Err(error) => self.refuse_line(&error, out),
+        }
+    }
+
+    /// Answers a line that is no request, and ends the session where that happens too often.
+    pub fn refuse_line(&mut self, error: &Error, out: &mut Vec<u8>) -> Option<EndReason> {
+        self.env.metrics.errors.add(1);
+        Head { id: "null".into(), two: true }.refuse(error, out);
+        out.push(b'\n');
+        self.bad_lines += 1;
+        let over = matches!(error, Error::NotUtf8 | Error::LineTooLong { .. });
+        (over || self.bad_lines >= self.env.limits.bad_lines_max).then_some(EndReason::BadInput)
+    }
+
+    /// Takes what the mailbox held; headers are told before scripts.
+    pub fn take_letters(&mut self, letters: Letters) {
+        self.work.tip_due = letters.tip && self.wants_headers;
+        self.work.scripts_due =
+            letters.scripts.into_iter().filter(|script| self.scripts.contains_key(script)).collect();
+        // The order of a set is chance; this one can be tested.
+        self.work.scripts_due.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// Does one slice of what is left.
+    pub fn advance(&mut self, out: &mut Vec<u8>) -> Step {
+        let step = self.slice(out);
+        // What was answered of a batch stays readable; an answer that was cut off cannot be.
+        if matches!(step, Step::End(EndReason::BadInput | EndReason::Protocol)) {
+            self.close_batch(out);
+        }
+        step
+    }
+
+    fn close_batch(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.work.batch) && self.work.batch_answers > 0 {
+            out.extend_from_slice(b"]\n");
+        }
+    }
+
+    fn slice(&mut self, out: &mut Vec<u8>) -> Step {
+        let started = Instant::now();
+        loop {
+            if out.len() >= SLICE_BYTES || started.elapsed() >= SLICE_TIME {
+                return Step::More;
+            }
+            if let Some(stream) = self.work.stream.take() {
+                if let Some(end) = self.page(stream, out) {
+                    return Step::End(end);
+                }
+            } else if let Some(range) = self.work.requests.next() {
+                let line = std::mem::take(&mut self.work.line);
+                let end = self.request(&line[range], out);
+                self.work.line = line;
+                if let Some(end) = end {
+                    return Step::End(end);
+                }
+            } else if self.work.batch {
+                self.close_batch(out);
+            } else if let Some(line) = self.work.lines.pop_front() {
+                if let Some(end) = self.begin_line(line, out) {
+                    return Step::End(end);
+                }
+            } else if std::mem::take(&mut self.work.tip_due) {
+                if let Err(end) = self.tell_tip(out) {
+                    return Step::End(end);
+                }
+            } else if let Some(script) = self.work.scripts_due.pop() {
+                self.work.stream = Some(Stream::new(&self.env, script, Purpose::Notify));
+            } else {
+                self.work.line = Vec::new();
+                return Step::Done;
+            }
+        }
+    }
+
+    /// Writes what separates an answer from the one before.
+    fn before_answer(&mut self, out: &mut Vec<u8>) {
+        if self.work.batch {
+            out.push(if self.work.batch_answers == 0 { b'[' } else { b',' });
+            self.work.batch_answers += 1;
+        }
+    }
+
+    fn after_answer(&self, out: &mut Vec<u8>) {
+        if !self.work.batch {
+            out.push(b'\n');
+        }
+    }
+
+    fn refuse(&mut self, head: &Head, error: &Error, out: &mut Vec<u8>) {
+        self.env.metrics.errors.add(1);
+        if let Error::Internal(why) = error {
+            self.env.metrics.note_fault(why);
+        }
+        self.before_answer(out);
+        head.refuse(error, out);
+        self.after_answer(out);
+    }
+
+    fn request(&mut self, text: &[u8], out: &mut Vec<u8>) -> Option<EndReason> {
+        let text = std::str::from_utf8(text).expect("the whole line is UTF-8 and requests are cut at ASCII");
+        let request = match request::parse(text) {
+            Ok(request) => request,
+            Err(refused) => {
+                let head = Head { id: refused.id.unwrap_or("null").into(), two: refused.two };
+                self.refuse(&head, &refused.error, out);
+                self.bad_lines += u32::from(refused.error == Error::Parse);
+                return (self.bad_lines >= self.env.limits.bad_lines_max).then_some(EndReason::BadInput);
+            }
+        };
+        self.bad_lines = 0;
+        // A notification has no answer, and none of the methods does anything without one.
+        let head = Head { id: request.id?.into(), two: request.two };
+        let Some(index) = METHODS.iter().position(|method| method.name == request.method) else {
+            self.env.metrics.unknown_methods.add(1);
+            if self.version.is_none() {
+                self.refuse(&head, &Error::VersionFirst, out);
+                return Some(EndReason::Protocol);
+            }
+            self.refuse(&head, &Error::UnknownMethod, out);
+            return None;
+        };
+        self.call(head, index, &request.params, out)
+    }
+
+    fn call(&mut self, head: Head, index: usize, params: &request::Params<'_>, out: &mut Vec<u8>) -> Option<EndReason> {
+        let started = Instant::now();
+        let method = &METHODS[index];
+        if self.version.is_none() && method.name != methods::VERSION {
+            self.refuse(&head, &Error::VersionFirst, out);
+            return Some(EndReason::Protocol);
+        }
+        let first = self.version.is_none();
+        let mark = out.len();
+        let answers = self.work.batch_answers;
+        self.before_answer(out);
+        let body = out.len();
+        let mut retries = 0;
+        let reply = Arguments::of(params, method.params, method.extra).map_err(Fault::Answer).and_then(|arguments| {
+            loop {
+                out.truncate(body);
+                head.open(out);
+                match (method.call)(self, &arguments, out) {
+                    Err(Fault::Stale) if retries < STALE_RETRIES_MAX => retries += 1,
+                    reply => return reply,
+                }
+            }
+        });
+        let end = match reply {
+            Ok(Reply::Written) => {
+                head.close(out);
+                self.after_answer(out);
+                if first {
+                    self.two = head.two;
+                }
+                None
+            }
+            Ok(Reply::Stream(stream)) => {
+                out.truncate(mark);
+                self.work.batch_answers = answers;
+                self.work.stream = Some(stream.answering(head, index));
+                None
+            }
+            Err(fault) => {
+                out.truncate(mark);
+                self.work.batch_answers = answers;
+                let error = fault.last_word();
+                self.refuse(&head, &error, out);
+                (error == Error::UnsupportedVersion).then_some(EndReason::Protocol)
+            }
+        };
+        let counters = &self.env.metrics.methods[index];
+        counters.requests.add(1);
+        counters.spent_ns.add(started.elapsed().as_nanos() as u64);
+        end
+    }
+
+    /// Does one page of a long answer.
+    fn page(&mut self, mut stream: Stream, out: &mut Vec<u8>) -> Option<EndReason> {
+        let started = Instant::now();
+        // The separator belongs to the first page; a stream that fails before it has written anything is an error.
+        if !stream.begun() && stream.has_head() {
+            self.before_answer(out);
+        }
+        let result = stream.page(&self.env, out);
+        stream.spent += started.elapsed();
+        if let Some(method) = stream.method() {
+            self.env.metrics.methods[method].spent_ns.add(started.elapsed().as_nanos() as u64);
+        }
+        match result {
+            Ok(false) => {
+                self.keep(stream, out);
+                None
+            }
+            Ok(true) => {
+                self.finished(stream, out);
+                None
+            }
+            Err(fault) if stream.begun() => {
+                self.env.metrics.note_fault(&format!("a long answer was cut off: {fault:?}"));
+                Some(EndReason::Fault)
+            }
+            Err(fault) => self.failed(stream, fault, out),
+        }
+    }
+
+    /// A stream with more pages to come. One that wrote nothing yet takes its separator back.
+    fn keep(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        if !stream.begun() && stream.has_head() {
+            self.take_back_separator(out);
+        }
+        self.work.stream = Some(stream);
+    }
+
+    fn take_back_separator(&mut self, out: &mut Vec<u8>) {
+        if self.work.batch {
+            self.work.batch_answers -= 1;
+            out.pop();
+        }
+    }
+
+    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        match stream.purpose() {
+            Purpose::History | Purpose::Unspent => self.after_answer(out),
+            Purpose::Subscribe => {
+                self.scripts.insert(*stream.script(), Some(stream.result()));
+                self.after_answer(out);
+            }
+            Purpose::Notify => {
+                let status = stream.result();
+                // It may have been unsubscribed meanwhile, or told already with the answer that subscribed.
+                match self.scripts.get_mut(stream.script()) {
+                    Some(told) if *told != Some(status) => {
+                        *told = Some(status);
+                        answer::script_notification(self.two, stream.script(), status, out);
+                        self.env.metrics.notifications.add(1);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, mut stream: Stream, fault: Fault, out: &mut Vec<u8>) -> Option<EndReason> {
+        if stream.has_head() {
+            self.take_back_separator(out);
+        }
+        let error = match fault {
+            Fault::Stale if stream.start_again(&self.env) => {
+                self.work.stream = Some(stream);
+                return None;
+            }
+            fault => fault.last_word(),
+        };
+        if matches!(stream.purpose(), Purpose::Subscribe) && self.scripts.get(stream.script()) == Some(&None) {
+            self.forget(stream.script());
+        }
+        match stream.into_head() {
+            Some(head) => {
+                self.refuse(&head, &error, out);
+                None
+            }
+            // A notification that cannot be computed: the client would go on believing the old status.
+            None => {
+                self.env.metrics.note_fault(&error.to_string());
+                Some(EndReason::Fault)
+            }
+        }
+    }
+
+    /// Ends a subscription; false where there was none.
+    pub(crate) fn forget(&mut self, script: &ScriptHash) -> bool {
+        let known = self.scripts.remove(script).is_some();
+        if known {
+            self.env.subscriptions.remove(self.id, script);
+            self.env.metrics.subscriptions_now.sub(1);
+        }
+        known
+    }
+
+    fn tell_tip(&mut self, out: &mut Vec<u8>) -> Result<(), EndReason> {
+        for _ in 0..STALE_RETRIES_MAX {
+            let view = self.env.source.view();
+            let height = view.tip_height();
+            if let Ok(Some(header)) = view.header(height) {
+                answer::open_notification(self.two, "blockchain.headers.subscribe", out);
+                answer::tip(height, &header, out);
+                out.extend_from_slice(b"]}\n");
+                self.env.metrics.notifications.add(1);
+                return Ok(());
+            }
+        }
+        Err(EndReason::Fault)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.env.metrics.subscriptions_now.sub(self.scripts.len() as u64);
+        self.env.subscriptions.leave(self.id, self.scripts.keys());
+    }
+}

@@ -1,0 +1,112 @@
+//! Bodies of fuzz targets: anything that can come over a wire, and what must hold whatever came.
+//!
+//! In:     any bytes.
+//! Out:    nothing.
+//! Fails:  panics where a promise is broken, which is what a fuzzer looks for.
+
+use std::sync::{Arc, OnceLock};
+
+use primitives::{Block, Network, Params};
+use serde_json::Value;
+
+use crate::electrum::line::Lines;
+use crate::electrum::machine::{Machine, Step};
+use crate::electrum::subscriptions::Mailbox;
+use crate::electrum::{Config, Env};
+use crate::plain::PlainChain;
+
+fn env() -> Arc<Env> {
+    static ENV: OnceLock<Arc<Env>> = OnceLock::new();
+    let make = || {
+        let params = Params::of(Network::Main);
+        let genesis = Block::parse(params.genesis_block()).expect("a constant");
+        let listen = "127.0.0.1:0".parse().expect("a constant");
+        Arc::new(Env::new(Config::new(listen, params), Arc::new(PlainChain::of([genesis]))))
+    };
+    ENV.get_or_init(make).clone()
+}
+
+/// Bytes of a connection, before and after the greeting: every line of the answer is JSON, the session ends only for a
+/// reason, and nothing is left behind.
+pub fn fuzz_line(bytes: &[u8]) {
+    for greeting in ["", "{\"id\":0,\"method\":\"server.version\"}\n"] {
+        let env = env();
+        let mut machine = Machine::new(env.clone(), Arc::new(Mailbox::default()));
+        let mut lines = Lines::new(env.clone());
+        lines.push(greeting.as_bytes());
+        lines.push(bytes);
+        lines.push(b"\n");
+        let mut whole = Vec::new();
+        while let Ok(Some(line)) = lines.next() {
+            whole.push(line);
+        }
+        machine.take_lines(whole);
+        let mut out = Vec::new();
+        loop {
+            let mut slice = Vec::new();
+            let step = machine.advance(&mut slice);
+            out.extend_from_slice(&slice);
+            match step {
+                Step::More => {}
+                Step::Done => break,
+                Step::End(_) => {
+                    assert!(!out.is_empty(), "a session that ends says why");
+                    break;
+                }
+            }
+        }
+        let text = String::from_utf8(out).expect("answers are UTF-8");
+        assert!(text.is_empty() || text.ends_with('\n'), "answers end with a newline");
+        for line in text.lines() {
+            let answer: Value = serde_json::from_str(line).expect("answers are JSON");
+            let all = answer.as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
+            assert!(all.iter().all(|one| one.get("id").is_some()), "every answer has an id");
+        }
+        drop(machine);
+        assert_eq!(env.subscriptions.count(), 0, "a session takes its subscriptions with it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stdx::random::Random;
+
+    /// Requests to begin from; mutations of them reach deeper than random bytes.
+    const SEEDS: [&str; 8] = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"blockchain.block.headers","params":[0,2016,0]}"#,
+        r#"{"id":"x","method":"blockchain.block.header","params":{"height":0,"cp_height":0}}"#,
+        r#"[{"id":1,"method":"server.ping"},{"id":2,"method":"server.features"},{"method":"server.ping"}]"#,
+        r#"{"id":1,"method":"blockchain.scripthash.subscribe","params":["8b01df4e368ea28f8dc0423bcf7a4923e3a12d307c875e47a0cfbf90b5c39161"]}"#,
+        r#"{"id":1,"method":"blockchain.scripthash.get_history","params":["8b01df4e368ea28f8dc0423bcf7a4923e3a12d307c875e47a0cfbf90b5c39161"]}"#,
+        r#"{"id":1,"method":"blockchain.transaction.get","params":["4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b",true]}"#,
+        r#"{"id":1,"method":"blockchain.transaction.broadcast","params":["010000000001"]}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"server.version","params":["a",["1.4","1.6"]]}"#,
+    ];
+
+    #[test]
+    fn mutated_requests_keep_every_promise() {
+        let mut random = Random::new(7);
+        for _ in 0..6_000 {
+            let mut bytes = SEEDS[random.below(SEEDS.len() as u64) as usize].as_bytes().to_vec();
+            for _ in 0..random.below(6) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(5) {
+                    0 => bytes[at] = random.next_u64() as u8,
+                    1 => bytes.truncate(at + 1),
+                    2 => bytes.insert(at, b"[]{}\",:0-.e\n\\"[random.below(13) as usize]),
+                    3 => drop(bytes.remove(at)),
+                    _ => {
+                        let other = SEEDS[random.below(SEEDS.len() as u64) as usize].as_bytes();
+                        let from = random.below(other.len() as u64) as usize;
+                        bytes.splice(at.., other[from..].iter().copied());
+                    }
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            fuzz_line(&bytes);
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! Fails:  loudly; everything here exists to find a difference.
 
 pub mod book;
+pub mod disk;
 pub mod forge;
 pub mod muhash;
 pub mod oracle;

@@ -6,7 +6,8 @@
 //! Source: Bitcoin Core, `validation.cpp` (`CheckBlock`, `ContextualCheckBlock`, `CheckWitnessMalleation`).
 
 use primitives::hash::{merkle_root, sha256d_parts};
-use primitives::{Block, BlockHash, Header, Params, Tx, Txid, Wtxid};
+use primitives::sha256::sha256d_many;
+use primitives::{Block, BlockHash, Header, Params, Tx, Txid};
 
 use crate::errors::BlockError;
 use crate::{BLOCK_WEIGHT_MAX, SIGOP_COST_MAX, WITNESS_SCALE, header, locks, signet, tx};
@@ -74,7 +75,8 @@ impl CheckedBlock {
 pub fn check(block: Block, params: &Params) -> Result<CheckedBlock, BlockError> {
     let hash = block.header().hash();
     header::check_proof_of_work(&hash, block.header().bits, params)?;
-    let txids: Vec<Txid> = block.txs().map(|tx| tx.txid()).collect();
+    let txids: Vec<Txid> =
+        sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts()).into_iter().map(Txid).collect();
     if !signet::is_solved(&block, &hash, &txids, params) {
         return Err(BlockError::SignetSolution {});
     }
@@ -147,15 +149,21 @@ fn check_commitment(block: &Block, txids: &[Txid], script: &[u8]) -> Result<(), 
         return Err(BlockError::WitnessNonce {});
     }
     // The commitment cannot cover the coinbase that holds it: zero stands in for that one.
-    let mut leaves = vec![[0; 32]];
-    leaves.extend(block.txs().zip(txids).skip(1).map(|(tx, txid)| witness_id(&tx, txid).0));
+    let leaves = witness_leaves(block, txids);
     let commitment = sha256d_parts(&[&merkle_root(&leaves).0, reserved]);
     if commitment == script[6..COMMITMENT_BYTES] { Ok(()) } else { Err(BlockError::WitnessCommitment {}) }
 }
 
-/// The id with witnesses; without any it is the id, and nothing is hashed.
-fn witness_id(tx: &Tx<'_>, txid: &Txid) -> Wtxid {
-    if tx.has_witness() { tx.wtxid() } else { Wtxid(txid.0) }
+/// Ids with witnesses, zero for the coinbase; a transaction without any has its id, and nothing is hashed.
+fn witness_leaves(block: &Block, txids: &[Txid]) -> Vec<[u8; 32]> {
+    let mut leaves: Vec<[u8; 32]> = txids.iter().map(|txid| txid.0).collect();
+    leaves[0] = [0; 32];
+    let with_witness: Vec<usize> = (1..txids.len()).filter(|&index| block.tx(index).has_witness()).collect();
+    let hashes = sha256d_many(with_witness.len(), |at| [block.tx(with_witness[at]).raw(), &[], &[]]);
+    for (index, hash) in with_witness.into_iter().zip(hashes) {
+        leaves[index] = hash;
+    }
+    leaves
 }
 
 /// Judges a block by its place; Core: `ContextualCheckBlock`. `median_time_past_s` is that of the parent.

@@ -12,6 +12,7 @@ pub mod hash;
 pub mod header;
 pub mod network;
 pub mod script;
+pub mod sha256;
 pub mod transaction;
 
 pub use block::Block;

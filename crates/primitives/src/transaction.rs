@@ -265,7 +265,16 @@ impl<'a> Tx<'a> {
         if !self.tx.has_witness {
             return Txid(sha256d(raw));
         }
-        Txid(sha256d_parts(&[&raw[..4], self.body(), &raw[raw.len() - 4..]]))
+        Txid(sha256d_parts(&self.stripped_parts()))
+    }
+
+    /// The bytes without witnesses, in the pieces they lie in.
+    pub fn stripped_parts(&self) -> [&'a [u8]; 3] {
+        let raw = self.raw();
+        match self.tx.has_witness {
+            true => [&raw[..4], self.body(), &raw[raw.len() - 4..]],
+            false => [raw, &[], &[]],
+        }
     }
 
     /// Double SHA-256 with witnesses; computed at each call.

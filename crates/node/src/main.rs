@@ -54,6 +54,8 @@ fn obey(request: Request) -> Result<ExitCode, Failure> {
     match request {
         Request::Print(text) => say(text.trim_end()),
         Request::Config { flags, what } => return config(&flags, what),
+        Request::Demo { flags, exit, forge } => return command::demo::demo(&flags, exit, &forge),
+        Request::Forge { out, forge } => return command::forge::forge(&out, &forge),
         Request::Run(flags) => return command::run::run(&flags),
         Request::Reindex(flags) => return command::reindex::reindex(&flags),
         Request::Status { flags, json } => return command::status::status(&flags, json),

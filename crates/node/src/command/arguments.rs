@@ -22,9 +22,9 @@ pub enum Request {
     /// Follow the chain and serve wallets.
     Run(Flags),
     /// Show all of it on a sample chain.
-    Demo { flags: Flags, exit: bool, blocks: u32, seed: u64 },
+    Demo { flags: Flags, exit: bool, forge: ForgeWish },
     /// Write a sample chain.
-    Forge { out: String, blocks: u32, transactions_per_block: u32, seed: u64 },
+    Forge { out: String, forge: ForgeWish },
     /// Ask a running node.
     Status { flags: Flags, json: bool },
     /// Recompute and compare.
@@ -37,6 +37,23 @@ pub enum Request {
     Config { flags: Flags, what: ConfigShow },
     /// Help or version: print and end.
     Print(String),
+}
+
+/// Which sample chain to forge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgeWish {
+    /// Height of the last block.
+    pub blocks: u32,
+    /// Inputs over the whole chain.
+    pub inputs: u64,
+    /// Which years' transactions, by name.
+    pub mix: String,
+    /// Same seed, same chain.
+    pub seed: u64,
+    /// Files are XORed with a key, as Bitcoin Core does since version 28.
+    pub xor: bool,
+    /// Blocks put into random order together.
+    pub shuffle_blocks: u32,
 }
 
 /// What `assay config` prints.
@@ -102,17 +119,10 @@ fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
     let flags = || flags_of(matches);
     Ok(match command {
         "run" => Request::Run(flags()),
-        "demo" => Request::Demo {
-            flags: flags(),
-            exit: matches.get_flag("exit"),
-            blocks: number(matches, "forge_blocks"),
-            seed: number(matches, "seed"),
-        },
+        "demo" => Request::Demo { flags: flags(), exit: matches.get_flag("exit"), forge: forge_wish(matches) },
         "forge" => Request::Forge {
             out: matches.get_one::<String>("out").expect("required").clone(),
-            blocks: number(matches, "blocks"),
-            transactions_per_block: number(matches, "transactions_per_block"),
-            seed: number(matches, "seed"),
+            forge: forge_wish(matches),
         },
         "status" => Request::Status { flags: flags(), json: matches.get_flag("json") },
         "verify" => Request::Verify(flags()),
@@ -124,6 +134,17 @@ fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
         }
         other => unreachable!("{other} is not in the table of commands"),
     })
+}
+
+fn forge_wish(matches: &ArgMatches) -> ForgeWish {
+    ForgeWish {
+        blocks: number(matches, "blocks"),
+        inputs: number(matches, "inputs"),
+        mix: matches.get_one::<String>("mix").expect("it has a default").clone(),
+        seed: number(matches, "seed"),
+        xor: matches.get_flag("xor"),
+        shuffle_blocks: number(matches, "shuffle_blocks"),
+    }
 }
 
 fn flags_of(matches: &ArgMatches) -> Flags {
@@ -150,15 +171,12 @@ fn program() -> Command {
                 "Forge a sample chain (or take --blocks-from), prove it, and ask the server what a wallet asks",
             )
             .arg(switch("exit", "End when the answers are shown, instead of serving until Ctrl-C"))
-            .arg(whole("forge_blocks", "Blocks of the sample chain", "700", 1..=100_000))
-            .arg(seed()),
+            .args(forge_arguments()),
         )
         .subcommand(
             plain("forge", "Write a regtest chain with every standard script type as block files")
                 .arg(Arg::new("out").long("out").required(true).value_name("DIR").help("Folder for the blk*.dat files"))
-                .arg(whole("blocks", "Blocks", "1000", 1..=1_000_000))
-                .arg(whole("transactions_per_block", "Transactions of a block, about", "100", 1..=10_000))
-                .arg(seed()),
+                .args(forge_arguments()),
         )
         .subcommand(
             with_settings("status", "Ask the node that runs on the data directory how far it is")
@@ -204,24 +222,24 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-fn whole(name: &'static str, help: &'static str, default: &'static str, range: std::ops::RangeInclusive<i64>) -> Arg {
-    let parser = clap::value_parser!(u32).range(range);
-    Arg::new(name)
-        .long(name.replace('_', "-"))
-        .value_name("COUNT")
-        .help(help)
-        .default_value(default)
-        .value_parser(parser)
-}
-
-fn seed() -> Arg {
-    let help = "The chain follows from it: same seed, same chain";
-    Arg::new("seed")
-        .long("seed")
-        .value_name("NUMBER")
-        .help(help)
-        .default_value("1")
-        .value_parser(clap::value_parser!(u64))
+fn forge_arguments() -> [Arg; 6] {
+    let number = |name: &'static str, long: &'static str, default: &'static str, help: &'static str| {
+        Arg::new(name).long(long).value_name("NUMBER").default_value(default).help(help).help_heading("Sample chain")
+    };
+    let blocks_min = i64::from(sim::forge::BLOCKS_MIN);
+    let mixes = sim::forge::Mix::ALL.map(sim::forge::Mix::name);
+    [
+        number("blocks", "blocks", "400", "Height of its last block")
+            .value_parser(clap::value_parser!(u32).range(blocks_min..=1_000_000)),
+        number("inputs", "inputs", "100000", "Inputs to spend over the whole chain")
+            .value_parser(clap::value_parser!(u64).range(1..=1_000_000_000)),
+        number("mix", "mix", "history", "Which years' transactions").value_name("NAME").value_parser(mixes),
+        number("seed", "seed", "1", "The chain follows from it: same seed, same chain")
+            .value_parser(clap::value_parser!(u64)),
+        switch("xor", "XOR the files with a key, as Bitcoin Core does since version 28").help_heading("Sample chain"),
+        number("shuffle_blocks", "shuffle-blocks", "1", "Blocks put into random order together; 1 keeps the order")
+            .value_parser(clap::value_parser!(u32).range(1..=1_000_000)),
+    ]
 }
 
 /// clap's error as our one line.
@@ -292,7 +310,11 @@ mod tests {
             read("bench import --threads 2"),
             Ok(Request::Bench(["import", "--threads", "2"].map(OsString::from).to_vec()))
         );
-        assert_eq!(read("demo --exit --seed 7"), Ok(Request::Demo { flags: vec![], exit: true, blocks: 700, seed: 7 }));
+        assert!(matches!(
+            read("demo --exit --seed 7"),
+            Ok(Request::Demo { exit: true, forge: ForgeWish { seed: 7, .. }, .. })
+        ));
+        assert!(matches!(read("forge --out x --xor"), Ok(Request::Forge { forge: ForgeWish { xor: true, .. }, .. })));
         assert!(matches!(read("config --schema"), Ok(Request::Config { what: ConfigShow::Schema, .. })));
         assert!(matches!(read("--version"), Ok(Request::Print(text)) if text.starts_with("assay ")));
         assert!(matches!(read("--help"), Ok(Request::Print(text)) if text.contains("verify")));
@@ -316,7 +338,7 @@ mod tests {
         check("status --jsn", "unknown flag \"--jsn\"; the nearest is \"--json\"");
         check("run --threads", "--threads needs a value; accepted: 1..=256 threads or \"auto\"");
         check("run extra", "\"extra\" is not understood");
-        check("forge --out x --blocks 0", "invalid value '0' for '--blocks <COUNT>': 0 is not in 1..=1000000");
+        check("forge --out x --blocks 0", "invalid value '0' for '--blocks <NUMBER>': 0 is not in 103..=1000000");
         check("forge", "the following required arguments were not provided: --out <DIR>");
     }
 

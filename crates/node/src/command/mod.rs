@@ -5,6 +5,9 @@
 //! Fails:  with exit code 1 and one line, or 2 for a wrong setting.
 
 pub mod arguments;
+pub mod demo;
+pub mod forge;
 pub mod reindex;
 pub mod run;
 pub mod status;
+pub mod wallet;

@@ -4,13 +4,13 @@
 //! Out:    [`Config`], in which every value is in range and no two contradict each other.
 //! Fails:  with one [`ConfigError`], before anything in the data directory is touched.
 
+mod electrum;
 pub mod machine;
 pub mod schema;
 pub mod show;
 pub mod sources;
 pub mod value;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Name of the signature engine.
     pub sig_engine: &'static str,
-    /// Where Electrum listens; `None` for nowhere.
-    pub electrum_listen: Option<SocketAddr>,
+    /// The Electrum server; `None` for none.
+    pub electrum: Option<serve::electrum::Config>,
     /// Least important line that is logged.
     pub log_level: LogLevel,
     /// Time between progress lines.
@@ -119,7 +119,7 @@ impl Config {
             threads,
             memory_bytes: memory_mib << 20,
             sig_engine: word(layers, "sig_engine"),
-            electrum_listen: electrum_listen(layers, network),
+            electrum: electrum::resolve(layers, network, memory_mib)?,
             log_level: log_level(word(layers, "log_level")),
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),
         })
@@ -175,22 +175,6 @@ fn check_blocks_from(layers: &Layers, blocks: Option<&Path>, own: [&PathBuf; 2])
     Ok(())
 }
 
-/// Ports as other Electrum servers use them (electrs, `doc/config.md`).
-fn electrum_listen(layers: &Layers, network: Network) -> Option<SocketAddr> {
-    let port = match network {
-        Network::Main => 50_001,
-        Network::Testnet3 => 60_001,
-        Network::Testnet4 => 40_001,
-        Network::Signet => 60_601,
-        Network::Regtest => 60_401,
-    };
-    match layers.get("electrum_listen").0 {
-        Value::Address(address) => Some(address),
-        Value::Word("off") => None,
-        _ => Some(SocketAddr::from(([127, 0, 0, 1], port))),
-    }
-}
-
 fn log_level(word: &str) -> LogLevel {
     match word {
         "error" => LogLevel::Error,
@@ -237,17 +221,17 @@ mod tests {
         assert_eq!(config.network, Network::Main);
         assert_eq!(config.memory_bytes, 4_096 << 20);
         assert_eq!(config.assume_valid, None, "every signature is checked unless somebody says otherwise");
-        assert_eq!(config.electrum_listen, Some("127.0.0.1:50001".parse().unwrap()));
+        assert_eq!(config.electrum.unwrap().listen, "127.0.0.1:50001".parse().unwrap());
         assert_eq!(config.blocks_from, config.chain_dir.join("blocks"));
     }
 
     #[test]
     fn electrum_follows_the_network_and_can_be_off() {
         for (network, port) in [("main", 50_001), ("testnet4", 40_001), ("regtest", 60_401)] {
-            let address = resolve(&[("chain", network)], 8_192).unwrap().electrum_listen.unwrap();
+            let address = resolve(&[("chain", network)], 8_192).unwrap().electrum.unwrap().listen;
             assert_eq!((address.port(), address.ip().is_loopback()), (port, true), "{network}");
         }
-        assert_eq!(resolve(&[("electrum_listen", "off")], 8_192).unwrap().electrum_listen, None);
+        assert!(resolve(&[("electrum_listen", "off")], 8_192).unwrap().electrum.is_none());
     }
 
     #[test]
@@ -268,6 +252,14 @@ mod tests {
             "setting \"threads\" (command line) conflicts with \"memory_mib\": 33 threads need 264 MiB, and the budget \
              is 256 MiB"
         );
+        assert_eq!(
+            resolve(&[("electrum_subscriptions_session_max", "11"), ("electrum_subscriptions_max", "10")], 8_192)
+                .unwrap_err(),
+            "setting \"electrum_subscriptions_session_max\" (command line) conflicts with \
+             \"electrum_subscriptions_max\": one session would be allowed 11 scripts, all together 10"
+        );
+        let error = resolve(&[("electrum_waiting_mib_max", "300"), ("memory_mib", "512")], 8_192).unwrap_err();
+        assert!(error.contains("conflicts with \"memory_mib\""), "{error}");
         let error = resolve(&[("datadir", "/tmp"), ("blocks_from", "/tmp")], 8_192).unwrap_err();
         assert!(error.contains("conflicts with \"datadir\""), "{error}");
         let error = resolve(&[("blocks_from", "/nonexistent/blocks")], 8_192).unwrap_err();

@@ -4,6 +4,7 @@
 //! Out:    guards that let go when dropped.
 //! Fails:  each file says how.
 
+pub mod electrum;
 pub mod journal;
 pub mod lock;
 pub mod log;

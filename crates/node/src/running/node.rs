@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -18,8 +19,10 @@ use stdx::clock::SystemClock;
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
+use super::electrum::Electrum;
 use super::journal::Journal;
 use super::lock::DataLock;
+use super::progress::bytes_text;
 use super::report::Reporter;
 use super::socket::StatusSocket;
 use super::stop::StopFlag;
@@ -45,6 +48,7 @@ pub enum End {
 
 /// The parts of a running node, in the order in which they are let go.
 pub struct Node {
+    electrum: Option<Electrum>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
     opened: Receiver<Handle>,
     handle: Option<Handle>,
@@ -100,7 +104,17 @@ impl Node {
             chain.run()
         });
         let writer = writer.map_err(|error| Failure::Run(format!("no thread for the writer: {error}")))?;
-        Ok(Node { writer: Some(writer), opened, handle: None, reporter, config, stop, _socket: socket, _lock: lock })
+        Ok(Node {
+            electrum: None,
+            writer: Some(writer),
+            opened,
+            handle: None,
+            reporter,
+            config,
+            stop,
+            _socket: socket,
+            _lock: lock,
+        })
     }
 
     /// What the node says about itself.
@@ -108,19 +122,42 @@ impl Node {
         &self.reporter
     }
 
-    /// Waits until the store is open, or the node has to end.
+    /// Where the Electrum server listens.
+    pub fn electrum_address(&self) -> Option<SocketAddr> {
+        self.electrum.as_ref().map(Electrum::address)
+    }
+
+    /// The memory budget in words.
+    pub fn budget_text(&self) -> String {
+        bytes_text(self.config.memory_bytes)
+    }
+
+    /// Waits until the store is open and the Electrum port too, or the node has to end.
     pub fn wait_open(&mut self) -> Result<Handle, End> {
         loop {
             match self.opened.recv_timeout(TICK) {
                 Ok(handle) => {
                     self.reporter.opened(handle.clone());
                     self.handle = Some(handle.clone());
-                    return Ok(handle);
+                    return self.serve(&handle).map(|()| handle).map_err(End::Failed);
                 }
                 Err(RecvTimeoutError::Timeout) if self.must_end().is_none() => {}
                 Err(_) => return Err(self.must_end().unwrap_or_else(|| self.writer_end())),
             }
         }
+    }
+
+    fn serve(&mut self, handle: &Handle) -> Result<(), String> {
+        let Some(config) = self.config.electrum.clone() else { return Ok(()) };
+        let electrum = Electrum::start(config, handle)?;
+        let address = electrum.address();
+        log::info("electrum", "listening", &[("address", &address)]);
+        if !address.ip().is_loopback() {
+            log::warn("electrum", "not loopback: plain TCP without passwords", &[("address", &address)]);
+        }
+        self.reporter.listening(address.to_string(), electrum.sessions());
+        self.electrum = Some(electrum);
+        Ok(())
     }
 
     /// Watches over the node until it must end, or `done` says that it has seen enough.
@@ -172,6 +209,7 @@ impl Node {
             handle.stop();
         }
         let deadline = Instant::now() + STOP_PATIENCE;
+        self.electrum = None; // sessions are closed while the writer commits
         while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -94,6 +94,11 @@ impl Reporter {
         self.0.meter.lock().unwrap_or_else(PoisonError::into_inner).add(sample);
     }
 
+    /// Bytes this start has written below the data directory.
+    pub fn written_bytes(&self) -> u64 {
+        self.0.disk.written_bytes()
+    }
+
     fn speed(&self) -> (Rates, Option<Duration>) {
         let meter = self.0.meter.lock().unwrap_or_else(PoisonError::into_inner);
         (meter.rates(), meter.time_left())

@@ -6,6 +6,7 @@
 
 pub mod source;
 
+pub mod confirmed;
 pub mod metrics;
 pub mod plain;
 

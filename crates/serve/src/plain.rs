@@ -172,9 +172,10 @@ impl PlainChain {
         let mut view = (**self.state.read().expect("tests do not poison it")).clone();
         let touched = view.connect(&block);
         let height = view.tip_height();
+        let block_header = block.header().encode();
         blocks.push(block);
         *self.state.write().expect("tests do not poison it") = Arc::new(view);
-        Event::NewTip { height, touched: Arc::new(touched), reorganised_from: None }
+        Event::NewTip { height, header: block_header, touched: Arc::new(touched), reorganised_from: None }
     }
 
     /// Cuts back to `height` and appends `blocks`; what the writer would tell of it.
@@ -198,8 +199,9 @@ impl PlainChain {
             all.push(block);
         }
         let tip = view.tip_height();
+        let header = *view.headers.last().expect("the genesis block stays");
         *self.state.write().expect("tests do not poison it") = Arc::new(view);
-        Event::NewTip { height: tip, touched: Arc::new(touched), reorganised_from: Some(height) }
+        Event::NewTip { height: tip, header, touched: Arc::new(touched), reorganised_from: Some(height) }
     }
 
     /// Lets it claim that it knows headers up to `height` and has not indexed them; none ends that.

@@ -1,13 +1,13 @@
 //! What the protocols read: confirmed data at one height, how far the index is, and what a new tip touched.
 //!
 //! In:     nothing; `chain` implements these traits, tests bring a chain in memory.
-//! Out:    [`Source`] hands out [`View`]s; [`Event`]s tell of new tips.
+//! Out:    [`Source`] hands out [`View`]s; [`Event`]s of `chain` tell of new tips.
 //! Fails:  [`ViewError`], one variant a reason.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+pub use chain::Event;
 use primitives::{ScriptHash, TxNum, Txid, TxoNum};
 
 /// How far the index is.
@@ -119,18 +119,4 @@ pub trait View: Send + Sync {
     fn merkle_branch(&self, height: u32, pos: u32) -> Result<Option<Vec<[u8; 32]>>, ViewError>;
     /// Proof that the header at `height` is among headers `0..=cp_height`; the caller checked both heights.
     fn header_proof(&self, height: u32, cp_height: u32) -> Result<HeaderProof, ViewError>;
-}
-
-/// What the writer tells after it committed.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The chain has a new tip.
-    NewTip {
-        /// Its height.
-        height: u32,
-        /// Every script whose history or unspent outputs changed, those of disconnected blocks included.
-        touched: Arc<HashSet<ScriptHash>>,
-        /// The height above which blocks were disconnected, where there was a reorganisation.
-        reorganised_from: Option<u32>,
-    },
 }

@@ -1,6 +1,6 @@
 //! The listening socket, the thread that passes on events, and the end of it all.
 //!
-//! In:     a configuration, a source, a receiver of events.
+//! In:     a configuration, a source; a receiver of events as soon as there is one.
 //! Out:    [`ServerHandle`]: the address bound, the counters, a stop within a second.
 //! Fails:  [`start`] with the error of binding, or of starting threads.
 
@@ -39,7 +39,7 @@ pub struct ServerHandle {
 }
 
 /// Binds the address and serves it until the handle is stopped.
-pub fn start(config: Config, source: Arc<dyn Source>, events: Receiver<Event>) -> io::Result<ServerHandle> {
+pub fn start(config: Config, source: Arc<dyn Source>) -> io::Result<ServerHandle> {
     let listen = config.listen;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.network_threads)
@@ -52,16 +52,20 @@ pub fn start(config: Config, source: Arc<dyn Source>, events: Receiver<Event>) -
     let (stop, stop_receiver) = watch::channel(false);
     let work = Arc::new(Semaphore::new(config.work_threads));
     let env = Arc::new(Env::new(config, source));
-    let surroundings = Surroundings { env: env.clone(), work, stop: stop_receiver.clone() };
+    let surroundings = Surroundings { env: env.clone(), work, stop: stop_receiver };
     runtime.spawn(accept(listener, surroundings));
-    let events = std::thread::Builder::new().name("electrum-events".into()).spawn({
-        let env = env.clone();
-        move || pass_on(&events, &env, &stop_receiver)
-    })?;
-    Ok(ServerHandle { env, local_address, stop, runtime: Some(runtime), events: Some(events) })
+    Ok(ServerHandle { env, local_address, stop, runtime: Some(runtime), events: None })
 }
 
 impl ServerHandle {
+    /// Tells the sessions of `events` from now on; without it nobody is notified.
+    pub fn follow(&mut self, events: Receiver<Event>) -> io::Result<()> {
+        let (env, stop) = (self.env.clone(), self.stop.subscribe());
+        let thread = std::thread::Builder::new().name("electrum-events".into());
+        self.events = Some(thread.spawn(move || pass_on(&events, &env, &stop))?);
+        Ok(())
+    }
+
     /// The address it listens on.
     pub fn local_address(&self) -> SocketAddr {
         self.local_address

@@ -5,6 +5,8 @@
 //! Fails:  [`BlockError`], in Core's order.
 //! Source: Bitcoin Core, `validation.cpp` (`CheckBlock`, `ContextualCheckBlock`, `CheckWitnessMalleation`).
 
+use std::fmt;
+
 use primitives::hash::{merkle_root, sha256d_parts};
 use primitives::sha256::sha256d_many;
 use primitives::{Block, BlockHash, Header, Params, Tx, Txid};
@@ -28,6 +30,12 @@ pub struct CheckedBlock {
     facts: Vec<tx::Facts>,
     stripped_bytes: usize,
     witness: WitnessVerdict,
+}
+
+impl fmt::Debug for CheckedBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CheckedBlock({}, {} transactions)", self.hash, self.txids.len())
+    }
 }
 
 /// What BIP 141 says of a block's witnesses, if it is in force.

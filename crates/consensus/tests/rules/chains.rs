@@ -11,6 +11,7 @@ use consensus::{BlockError, CheckedBlock, block, flags, header};
 use primitives::coin::Coin;
 use primitives::script::is_unspendable;
 use primitives::{Block, Header, Network, OutPoint, Params, SpentCoins};
+use stdx::random::Random;
 
 use crate::support;
 
@@ -169,5 +170,32 @@ fn single_blocks_pass_and_pay_what_they_may() {
             Context { height, block_hash: hash, median_time_past_s: time_s, mtp_of: &|_| 0, params: &params, flags };
         let totals = connect::check(&checked, &spent, &context).unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {totals:?} weight {}", checked.weight());
+    }
+}
+
+/// Whether a block with one bit changed is refused, as bytes that are no block or by a rule.
+fn is_refused(block: &Block, bit: usize, height: u32, params: &Params) -> bool {
+    let mut bytes = block.bytes().to_vec();
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    let Ok(changed) = Block::parse(bytes) else { return true };
+    let verdict = block::check(changed, params);
+    verdict.and_then(|checked| block::check_contextual(&checked, height, u32::MAX, params)).is_err()
+}
+
+#[test]
+fn one_bit_changed_makes_every_block_fail() {
+    let mut random = Random::new(1);
+    let params = Params::of(Network::Main);
+    for (height, block) in support::chain("mainnet_0_4521.blk").unwrap_or_default().iter().enumerate() {
+        let bit = random.below(8 * block.bytes().len() as u64) as usize;
+        assert!(is_refused(block, bit, height as u32, &params), "{height}: bit {bit}");
+    }
+    // Witnesses are held by their commitment alone.
+    for (name, network, height) in BLOCKS {
+        let Some((block, _)) = support::block_with_spent(name) else { return };
+        for _ in 0..if height > 500_000 { 60 } else { 10 } {
+            let bit = random.below(8 * block.bytes().len() as u64) as usize;
+            assert!(is_refused(&block, bit, height, &Params::of(network)), "{name}: bit {bit}");
+        }
     }
 }

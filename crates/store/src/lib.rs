@@ -7,15 +7,25 @@
 
 pub mod blockfiles;
 mod coins;
+mod columns;
+mod commit;
+mod cut;
+mod entries;
 mod error;
 mod merge;
 mod row;
+mod segment;
 mod snapshot;
 mod store;
 
 pub use coins::{Coins, CoinsOptions, Fetch, SpentCoin, Tagger};
+pub use cut::{CutJob, WrittenCut};
+pub use entries::{BlockEntry, TxEntry};
 pub use error::StoreError;
 pub use merge::{MergeJob, MergedSegment};
 pub use row::{Batch, Op, Row, Table};
-pub use snapshot::{CoinBuf, Rows, Snapshot};
-pub use store::{BlockEntry, Cut, CutJob, FoundEntry, Options, Store, Tip, TxEntry, WrittenCut};
+pub use snapshot::{CoinBuf, Rows, SectionSize, Snapshot};
+pub use store::{Cut, Options, Store, Tip};
+
+#[cfg(test)]
+mod tests;

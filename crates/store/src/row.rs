@@ -68,7 +68,7 @@ pub struct Row {
     pub op: Op,
 }
 
-/// Rows gathered since the last cut, in any order. A delete of a row that the same batch adds removes it again.
+/// Rows gathered since the last cut, in any order.
 ///
 /// Unspent rows are not here: they are derived from the coins at the cut.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +88,13 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Takes back the rows of transactions from `tx_num` on: their blocks were disconnected before any cut.
+    pub fn drop_from(&mut self, tx_num: TxNum) {
+        self.history.retain(|row| row.1 < tx_num);
+        self.txid.retain(|row| row.1 < tx_num);
+        self.spender.retain(|row| row.1 < tx_num);
+    }
+
     /// Bytes the rows take in memory.
     pub fn bytes(&self) -> usize {
         16 * (self.history.capacity()

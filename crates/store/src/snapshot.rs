@@ -2,13 +2,21 @@
 //!
 //! In:     keys and ordinals.
 //! Out:    rows, coins and entries as of the commit that made the snapshot.
-//! Fails:  [`StoreError::Stale`] once a reorganisation has cut what it reads; [`StoreError::Corrupt`], `Io`.
+//! Fails:  [`StoreError::Stale`] once a reorganisation has cut the columns it reads (rows and coins stay readable);
+//!         [`StoreError::Corrupt`], `Io`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLockReadGuard};
 
 use primitives::{Coin, OutPoint, TxNum, TxoNum};
 
+use crate::columns::ColumnView;
+use crate::entries::{BlockEntry, TX_ENTRY_BYTES, TxEntry};
 use crate::error::StoreError;
+use crate::merge::{CoinMerge, RowMerge};
 use crate::row::{Row, Table};
-use crate::store::{BlockEntry, Tip, TxEntry};
+use crate::segment::{CoinCursor, Section, Segment, coin_of_body, key_of, outpoint_of};
+use crate::store::{Ordinals, Shared, Tip};
 
 /// A coin that owns its script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,76 +42,244 @@ impl CoinBuf {
 }
 
 /// The store at one tip; shared by `Arc`, cheap to keep, and it keeps the files it reads alive.
-pub struct Snapshot {}
-
-/// Live rows of one `hi`, in the order of `lo`.
-pub struct Rows<'a> {
-    _snapshot: &'a Snapshot,
+pub struct Snapshot {
+    pub(crate) shared: Arc<Shared>,
+    /// Reorganisations of the columns before this snapshot.
+    pub(crate) epoch: u64,
+    pub(crate) tip: Option<Tip>,
+    pub(crate) txo_count: TxoNum,
+    /// Oldest first.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) headers: ColumnView,
+    pub(crate) blocks: ColumnView,
+    pub(crate) txs: ColumnView,
 }
 
-impl Iterator for Rows<'_> {
+/// Rows and bytes of one section over all segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionSize {
+    /// "coins", "history", "unspent", "txid", "spender" or "columns".
+    pub name: &'static str,
+    /// Rows, deletions included.
+    pub rows: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+}
+
+/// Live rows, in the order of their keys; one block of each segment is in memory.
+pub struct Rows {
+    merge: RowMerge,
+    /// Only rows with this `hi`.
+    hi: Option<u64>,
+    failed: bool,
+}
+
+impl Iterator for Rows {
     type Item = Result<Row, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        while !self.failed {
+            match self.merge.next() {
+                Ok(Some((row, _))) if self.hi.is_some_and(|hi| hi != row.hi) => return None,
+                Ok(Some((row, _))) if row.op.is_live() => return Some(Ok(row)),
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => {
+                    self.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
     }
 }
 
 impl Snapshot {
     /// The last block, None before the first commit with blocks.
     pub fn tip(&self) -> Option<Tip> {
-        todo!()
+        self.tip
     }
+
     /// Blocks in the chain: the tip's height plus one.
     pub fn block_count(&self) -> u32 {
-        todo!()
+        self.headers.entries as u32
     }
+
     /// Transactions in the chain.
     pub fn tx_count(&self) -> TxNum {
-        todo!()
+        self.txs.entries as u32
     }
+
     /// Outputs in the chain.
     pub fn txo_count(&self) -> TxoNum {
-        todo!()
+        self.txo_count
     }
+
     /// Key of the script tags.
     pub fn tag_key(&self) -> [u8; 16] {
-        todo!()
+        self.shared.tag_key
     }
+
     /// Live rows with this `hi` and `lo >= lo_from`, in the order of `lo`, in bounded memory.
-    pub fn rows(&self, table: Table, hi: u64, lo_from: u64) -> Result<Rows<'_>, StoreError> {
-        todo!()
+    pub fn rows(&self, table: Table, hi: u64, lo_from: u64) -> Result<Rows, StoreError> {
+        let merge = RowMerge::seek_hi(&self.segments, table, hi, lo_from)?;
+        Ok(Rows { merge, hi: Some(hi), failed: false })
     }
+
+    /// Every live row of a table, in the order of (hi, lo).
+    pub fn all_rows(&self, table: Table) -> Result<Rows, StoreError> {
+        Ok(Rows { merge: RowMerge::seek(&self.segments, table, 0, 0)?, hi: None, failed: false })
+    }
+
     /// An unspent coin.
     pub fn coin(&self, outpoint: &OutPoint) -> Result<Option<CoinBuf>, StoreError> {
-        todo!()
+        let key = key_of(outpoint);
+        for segment in self.segments.iter().rev().filter(|segment| segment.may_have_coin(&key)) {
+            let cursor = CoinCursor::seek(segment, &key)?;
+            let Some(row) = cursor.peek().filter(|row| row.key == key) else { continue };
+            if !row.op.is_live() {
+                return Ok(None);
+            }
+            return coin_of_body(row.body).map(Some).map_err(|_| segment.corrupt("a coin"));
+        }
+        Ok(None)
     }
+
+    /// Gives `each` every unspent coin, in the order of txid and output; it ends the walk by returning false.
+    pub fn each_coin(&self, each: &mut dyn FnMut(OutPoint, Coin<'_>) -> bool) -> Result<(), StoreError> {
+        let mut merge = CoinMerge::new(&self.segments)?;
+        let (mut go_on, mut damaged) = (true, false);
+        while go_on
+            && merge.next(&mut |row, _| {
+                if row.op.is_live() {
+                    match coin_of_body(row.body) {
+                        Ok(coin) => go_on = each(outpoint_of(&row.key), coin.coin()),
+                        Err(_) => (damaged, go_on) = (true, false),
+                    }
+                }
+            })?
+        {}
+        match self.segments.first() {
+            Some(segment) if damaged => Err(segment.corrupt("a coin")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a read of a column; whatever it gave is void once a reorganisation has cut the column.
+    fn column<T>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let answer = read();
+        if self.shared.epoch.load(Ordering::Acquire) != self.epoch {
+            return Err(StoreError::Stale);
+        }
+        answer
+    }
+
     /// The header at a height.
     pub fn header(&self, height: u32) -> Result<Option<[u8; 80]>, StoreError> {
-        todo!()
+        let bytes = self.headers(height, 1)?;
+        Ok(bytes.try_into().ok())
     }
+
     /// Up to `count` headers from a height on, 80 bytes each.
     pub fn headers(&self, height: u32, count: u32) -> Result<Vec<u8>, StoreError> {
-        todo!()
+        self.column(|| self.headers.range(height.into(), count.into()))
     }
+
     /// Where the block at a height lies.
     pub fn block_entry(&self, height: u32) -> Result<Option<BlockEntry>, StoreError> {
-        todo!()
+        let bytes = self.column(|| self.blocks.range(height.into(), 1))?;
+        Ok(bytes.as_slice().try_into().ok().map(BlockEntry::decode))
     }
+
     /// Where a transaction lies in its block.
     pub fn tx_entry(&self, tx_num: TxNum) -> Result<Option<TxEntry>, StoreError> {
-        todo!()
+        Ok(self.tx_entries(tx_num, 1)?.pop())
     }
+
     /// Up to `count` entries from `tx_num` on.
     pub fn tx_entries(&self, tx_num: TxNum, count: u32) -> Result<Vec<TxEntry>, StoreError> {
-        todo!()
+        let bytes = self.column(|| self.txs.range(tx_num.into(), count.into()))?;
+        let entry = |bytes: &[u8]| TxEntry::decode(bytes.try_into().expect("whole entries"));
+        Ok(bytes.chunks_exact(TX_ENTRY_BYTES).map(entry).collect())
     }
+
+    fn ordinals(&self) -> RwLockReadGuard<'_, Ordinals> {
+        self.shared.ordinals.read().expect("nobody panics while holding the ordinals")
+    }
+
     /// Height of the block of a transaction.
-    pub fn height_of_tx(&self, tx_num: TxNum) -> Option<u32> {
-        todo!()
+    pub fn height_of_tx(&self, tx_num: TxNum) -> Result<Option<u32>, StoreError> {
+        self.column(|| {
+            let ordinals = self.ordinals();
+            let blocks = ordinals.first_tx_num.len().min(self.block_count() as usize);
+            let known = tx_num < self.tx_count();
+            let above = ordinals.first_tx_num[..blocks].partition_point(|first| *first <= tx_num);
+            Ok(above.checked_sub(1).filter(|_| known).map(|height| height as u32))
+        })
     }
-    /// Transaction and position in it of an output.
-    pub fn tx_of_txo(&self, txo_num: TxoNum) -> Result<Option<(TxNum, u32)>, StoreError> {
-        todo!()
+
+    /// Height of the block of an output.
+    pub fn height_of_txo(&self, txo_num: TxoNum) -> Result<Option<u32>, StoreError> {
+        self.column(|| {
+            let ordinals = self.ordinals();
+            let blocks = ordinals.first_txo_num.len().min(self.block_count() as usize);
+            let known = txo_num < self.txo_count;
+            let above = ordinals.first_txo_num[..blocks].partition_point(|first| *first <= txo_num);
+            Ok(above.checked_sub(1).filter(|_| known).map(|height| height as u32))
+        })
+    }
+
+    /// Ordinals of the transactions of the block at a height.
+    pub fn txs_of_block(&self, height: u32) -> Result<Option<std::ops::Range<TxNum>>, StoreError> {
+        self.column(|| {
+            let ordinals = self.ordinals();
+            let first = |height: u32| ordinals.first_tx_num.get(height as usize).copied();
+            let Some(start) = first(height).filter(|_| height < self.block_count()) else { return Ok(None) };
+            let last = height + 1 == self.block_count();
+            Ok(Some(start..if last { self.tx_count() } else { first(height + 1).unwrap_or(start) }))
+        })
+    }
+
+    /// Height, transaction and position in it of an output.
+    pub fn place_of_txo(&self, txo_num: TxoNum) -> Result<Option<(u32, TxNum, u32)>, StoreError> {
+        let Some(height) = self.height_of_txo(txo_num)? else { return Ok(None) };
+        let entry = self.block_entry(height)?.ok_or(StoreError::Stale)?;
+        let txs = self.txs_of_block(height)?.ok_or(StoreError::Stale)?;
+        let entries = self.tx_entries(txs.start, txs.end - txs.start)?;
+        let output = txo_num.checked_sub(entry.first_txo_num).ok_or(StoreError::Stale)?;
+        let above = entries.partition_point(|entry| u64::from(entry.first_output) <= output);
+        let index = above.checked_sub(1).ok_or(StoreError::Stale)?;
+        let vout = output - u64::from(entries[index].first_output);
+        Ok(Some((height, txs.start + index as u32, vout as u32)))
+    }
+
+    /// Rows and bytes by section; the columns' as of this snapshot.
+    pub fn sizes(&self) -> Vec<SectionSize> {
+        let names = ["coins", "history", "unspent", "txid", "spender"];
+        let sum = |name, section: Section| {
+            let sections = self.segments.iter().map(|segment| segment.section(section));
+            let (rows, bytes) =
+                sections.fold((0, 0), |(rows, bytes), open| (rows + open.rows, bytes + open.file_bytes()));
+            SectionSize { name, rows, bytes }
+        };
+        let mut sizes: Vec<SectionSize> = names.into_iter().zip(Section::ALL).map(|(name, s)| sum(name, s)).collect();
+        let columns = [&self.headers, &self.blocks, &self.txs];
+        let rows = columns.iter().map(|column| column.entries).sum();
+        sizes.push(SectionSize {
+            name: "columns",
+            rows,
+            bytes: columns.iter().map(|column| column.file_bytes()).sum(),
+        });
+        sizes
+    }
+
+    /// Segment files.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Bytes of fences and filters in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.memory_bytes()).sum()
     }
 }

@@ -1,0 +1,147 @@
+//! The entries of the columns, byte by byte. Numbers are little endian.
+//!
+//! `blocks`, by height:
+//!
+//! | bytes  | field           | meaning                             |
+//! |--------|-----------------|-------------------------------------|
+//! | 0..4   | `file`          | number of the block file            |
+//! | 4..8   | `offset`        | of the block's first byte           |
+//! | 8..12  | `size`          | bytes of the block                  |
+//! | 12..16 | `first_tx_num`  | ordinal of its coinbase transaction |
+//! | 16..21 | `first_txo_num` | ordinal of its first output         |
+//!
+//! `txs`, by TxNum:
+//!
+//! | bytes | field          | meaning                                      |
+//! |-------|----------------|----------------------------------------------|
+//! | 0..3  | `offset`       | of its first byte in the block               |
+//! | 3..6  | `first_output` | outputs of the block's transactions before it |
+//!
+//! `found`, in the order seen:
+//!
+//! | bytes  | field    | meaning                   |
+//! |--------|----------|---------------------------|
+//! | 0..80  | `header` | the block's header        |
+//! | 80..84 | `file`   | number of the block file  |
+//! | 84..88 | `offset` | of the block's first byte |
+//! | 88..92 | `size`   | bytes of the block        |
+//!
+//! `headers`, by height, is the 80 bytes of the header.
+//!
+//! In:     entries, or their bytes.
+//! Out:    their bytes, or entries.
+//! Fails:  never; a number too large for its field is our own bug and panics.
+
+use primitives::{TxNum, TxoNum};
+
+use crate::blockfiles::{Found, Position};
+
+/// Bytes of an entry of `blocks`.
+pub const BLOCK_ENTRY_BYTES: usize = 21;
+/// Bytes of an entry of `txs`.
+pub const TX_ENTRY_BYTES: usize = 6;
+/// Bytes of an entry of `found`.
+pub const FOUND_ENTRY_BYTES: usize = 92;
+
+/// Where the block at a height lies, and its first ordinals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEntry {
+    /// Where its bytes are.
+    pub position: Position,
+    /// Ordinal of its coinbase transaction.
+    pub first_tx_num: TxNum,
+    /// Ordinal of its first output.
+    pub first_txo_num: TxoNum,
+}
+
+/// Where a transaction lies in its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxEntry {
+    /// Offset of its first byte in the block; below 2^24.
+    pub offset: u32,
+    /// Outputs of the block's transactions before it; below 2^24.
+    pub first_output: u32,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn position_at(bytes: &[u8], at: usize) -> Position {
+    Position { file: u32_at(bytes, at), offset: u32_at(bytes, at + 4), size: u32_at(bytes, at + 8) }
+}
+
+fn put_position(bytes: &mut [u8], position: Position) {
+    bytes[..4].copy_from_slice(&position.file.to_le_bytes());
+    bytes[4..8].copy_from_slice(&position.offset.to_le_bytes());
+    bytes[8..12].copy_from_slice(&position.size.to_le_bytes());
+}
+
+impl BlockEntry {
+    /// Reads an entry.
+    pub fn decode(bytes: &[u8; BLOCK_ENTRY_BYTES]) -> BlockEntry {
+        let mut txo = [0; 8];
+        txo[..5].copy_from_slice(&bytes[16..]);
+        BlockEntry {
+            position: position_at(bytes, 0),
+            first_tx_num: u32_at(bytes, 12),
+            first_txo_num: u64::from_le_bytes(txo),
+        }
+    }
+
+    /// Writes an entry.
+    pub fn encode(&self) -> [u8; BLOCK_ENTRY_BYTES] {
+        assert!(self.first_txo_num < 1 << 40);
+        let mut bytes = [0; BLOCK_ENTRY_BYTES];
+        put_position(&mut bytes, self.position);
+        bytes[12..16].copy_from_slice(&self.first_tx_num.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.first_txo_num.to_le_bytes()[..5]);
+        bytes
+    }
+}
+
+impl TxEntry {
+    /// Reads an entry.
+    pub fn decode(bytes: &[u8; TX_ENTRY_BYTES]) -> TxEntry {
+        let [a, b, c, d, e, f] = *bytes;
+        TxEntry { offset: u32::from_le_bytes([a, b, c, 0]), first_output: u32::from_le_bytes([d, e, f, 0]) }
+    }
+
+    /// Writes an entry.
+    pub fn encode(&self) -> [u8; TX_ENTRY_BYTES] {
+        assert!(self.offset < 1 << 24 && self.first_output < 1 << 24);
+        let ([a, b, c, _], [d, e, f, _]) = (self.offset.to_le_bytes(), self.first_output.to_le_bytes());
+        [a, b, c, d, e, f]
+    }
+}
+
+/// Reads an entry of `found`.
+pub fn decode_found(bytes: &[u8; FOUND_ENTRY_BYTES]) -> Found {
+    Found { header: bytes[..80].try_into().expect("80 bytes"), position: position_at(bytes, 80) }
+}
+
+/// Writes an entry of `found`.
+pub fn encode_found(found: &Found) -> [u8; FOUND_ENTRY_BYTES] {
+    let mut bytes = [0; FOUND_ENTRY_BYTES];
+    bytes[..80].copy_from_slice(&found.header);
+    put_position(&mut bytes[80..], found.position);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_survive_both_ways_at_their_bounds() {
+        for n in [0, 1, u32::MAX] {
+            let position = Position { file: n, offset: n ^ 5, size: n ^ 9 };
+            let block = BlockEntry { position, first_tx_num: n ^ 3, first_txo_num: u64::from(n) << 8 | 7 };
+            assert_eq!(BlockEntry::decode(&block.encode()), block);
+            let tx = TxEntry { offset: n >> 8, first_output: (n ^ 1 << 9) >> 8 };
+            assert_eq!(TxEntry::decode(&tx.encode()), tx);
+            let found = Found { header: [n as u8 ^ 4; 80], position };
+            assert_eq!(decode_found(&encode_found(&found)), found);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! One data block of a numbered table.
+//!
+//! | bytes  | field        | meaning                                                           |
+//! |--------|--------------|-------------------------------------------------------------------|
+//! | 0..2   | `rows`       | number of rows, at least 1                                        |
+//! | 2..3   | `flags`      | bit 0: rows carry an operation; bit 1: rows repeat the `hi` before |
+//! | 3..4   | `hi_bits`    | Rice parameter of steps from `hi` to the next `hi`                |
+//! | 4..5   | `lo_bits`    | width of the `lo` of a row with a new `hi`                        |
+//! | 5..6   | `step_bits`  | Rice parameter of steps of `lo` below one `hi`                    |
+//! | 6..7   | `value_bits` | width of a value (table `Spender`), else 0                        |
+//! | 7..15  | `hi_first`   | `hi` of the first row                                             |
+//! | 15..20 | `lo_base`    | least `lo` of rows with a new `hi`                                |
+//! | 20..28 | `value_base` | least value                                                       |
+//! | 28..   | `stream`     | the rows, bit by bit                                              |
+//!
+//! All numbers are little endian; the block ends with a checksum of 8 bytes. One row of the stream: operation (2 bits,
+//! if carried); 1 bit "same `hi`" (if rows repeat; never in the first row); then either Rice(`lo` - previous `lo` - 1),
+//! or Rice(`hi` - previous `hi` - 1) and `lo` - `lo_base`; then the value of a live row: `value` - `value_base`
+//! (`Spender`), or 6 bits of width and the bits below the top one of the compressed amount (`Unspent`).
+//!
+//! In:     rows in the order of (hi, lo), no key twice.
+//! Out:    bytes; or the rows again.
+//! Fails:  [`Short`] for bytes that no encoder wrote.
+
+use stdx::bytes::{Reader, Short};
+
+use super::bits::{BitReader, BitWriter, rice_parameter, width};
+use super::coin::{compress_amount, decompress_amount};
+use crate::row::{Op, Row, Table};
+
+/// Bytes in front of the stream.
+pub const ROWS_HEAD_BYTES: usize = 28;
+/// Rows of one block at most; bounds what a reader holds.
+pub const ROWS_PER_BLOCK_MAX: usize = 4096;
+/// `lo` is below 2 to this power.
+pub const LO_BITS_MAX: u32 = 40;
+/// Bits that hold the width of an amount.
+const AMOUNT_WIDTH_BITS: u32 = 6;
+
+const FLAG_OPS: u8 = 1;
+const FLAG_REPEATS: u8 = 2;
+
+struct Layout {
+    flags: u8,
+    hi_bits: u32,
+    lo_bits: u32,
+    step_bits: u32,
+    value_bits: u32,
+    lo_base: u64,
+    value_base: u64,
+}
+
+fn layout_of(table: Table, rows: &[Row]) -> Layout {
+    let (mut lo_min, mut lo_max, mut value_min, mut value_max) = (u64::MAX, 0, u64::MAX, 0);
+    let (mut repeats, mut step_sum, mut ops) = (0u64, 0u64, false);
+    for (index, row) in rows.iter().enumerate() {
+        ops |= row.op != Op::Put;
+        if index > 0 && rows[index - 1].hi == row.hi {
+            repeats += 1;
+            step_sum += row.lo - rows[index - 1].lo - 1;
+        } else {
+            (lo_min, lo_max) = (lo_min.min(row.lo), lo_max.max(row.lo));
+        }
+        if row.op.is_live() {
+            (value_min, value_max) = (value_min.min(row.value), value_max.max(row.value));
+        }
+    }
+    let first_and_last = (rows[0].hi, rows[rows.len() - 1].hi);
+    let has_fixed_value = table == Table::Spender && value_min <= value_max;
+    Layout {
+        flags: if ops { FLAG_OPS } else { 0 } | if repeats > 0 { FLAG_REPEATS } else { 0 },
+        hi_bits: rice_parameter(first_and_last.1 - first_and_last.0, rows.len() as u64 - repeats),
+        lo_bits: width(lo_max - lo_min),
+        step_bits: rice_parameter(step_sum, repeats),
+        value_bits: if has_fixed_value { width(value_max - value_min) } else { 0 },
+        lo_base: lo_min,
+        value_base: if has_fixed_value { value_min } else { 0 },
+    }
+}
+
+/// Appends the block of `rows` to `out`, without its checksum.
+pub fn encode(table: Table, rows: &[Row], out: &mut Vec<u8>) {
+    assert!(!rows.is_empty() && rows.len() <= ROWS_PER_BLOCK_MAX);
+    let layout = layout_of(table, rows);
+    out.extend_from_slice(&(rows.len() as u16).to_le_bytes());
+    out.push(layout.flags);
+    out.extend([layout.hi_bits, layout.lo_bits, layout.step_bits, layout.value_bits].map(|bits| bits as u8));
+    out.extend_from_slice(&rows[0].hi.to_le_bytes());
+    out.extend_from_slice(&layout.lo_base.to_le_bytes()[..5]);
+    out.extend_from_slice(&layout.value_base.to_le_bytes());
+    let mut bits = BitWriter::new(out);
+    let (ops, repeats) = (layout.flags & FLAG_OPS != 0, layout.flags & FLAG_REPEATS != 0);
+    for (index, row) in rows.iter().enumerate() {
+        if ops {
+            bits.put(row.op as u64, 2);
+        }
+        let before = if index > 0 { Some(&rows[index - 1]) } else { None };
+        match before {
+            Some(before) if before.hi == row.hi => {
+                bits.put(1, 1);
+                bits.put_rice(row.lo - before.lo - 1, layout.step_bits);
+            }
+            _ => {
+                if let Some(before) = before {
+                    bits.put(0, u32::from(repeats));
+                    bits.put_rice(row.hi - before.hi - 1, layout.hi_bits);
+                }
+                bits.put(row.lo - layout.lo_base, layout.lo_bits);
+            }
+        }
+        if row.op.is_live() {
+            put_value(&mut bits, table, &layout, row.value);
+        }
+    }
+    bits.finish();
+}
+
+#[inline]
+fn put_value(bits: &mut BitWriter<'_>, table: Table, layout: &Layout, value: u64) {
+    match table {
+        Table::History | Table::Txid => {}
+        Table::Spender => bits.put(value - layout.value_base, layout.value_bits),
+        Table::Unspent => {
+            let amount = compress_amount(value);
+            let amount_bits = width(amount);
+            bits.put(u64::from(amount_bits), AMOUNT_WIDTH_BITS);
+            if amount_bits > 1 {
+                bits.put(amount & !(1 << (amount_bits - 1)), amount_bits - 1);
+            }
+        }
+    }
+}
+
+#[inline]
+fn get_value(bits: &mut BitReader<'_>, table: Table, layout: &Layout) -> Result<u64, Short> {
+    match table {
+        Table::History | Table::Txid => Ok(0),
+        Table::Spender => layout.value_base.checked_add(bits.get(layout.value_bits)?).ok_or(Short),
+        Table::Unspent => {
+            let amount_bits = bits.get(AMOUNT_WIDTH_BITS)? as u32;
+            let amount = if amount_bits == 0 { 0 } else { 1 << (amount_bits - 1) | bits.get(amount_bits - 1)? };
+            decompress_amount(amount).ok_or(Short)
+        }
+    }
+}
+
+/// Reads a block, checksum included and already verified, into `rows`, which is emptied first.
+pub fn decode(table: Table, block: &[u8], rows: &mut Vec<Row>) -> Result<(), Short> {
+    rows.clear();
+    let mut reader = Reader::new(block);
+    let count = reader.u16()? as usize;
+    let flags = reader.u8()?;
+    let [hi_bits, lo_bits, step_bits, value_bits] = reader.array::<4>()?.map(u32::from);
+    let mut hi = reader.u64()?;
+    let mut five = [0; 8];
+    five[..5].copy_from_slice(reader.take(5)?);
+    let (lo_base, value_base) = (u64::from_le_bytes(five), reader.u64()?);
+    if hi_bits > 63 || lo_bits > LO_BITS_MAX || step_bits > LO_BITS_MAX || value_bits > 64 || count == 0 {
+        return Err(Short);
+    }
+    let layout = Layout { flags, hi_bits, lo_bits, step_bits, value_bits, lo_base, value_base };
+    let (ops, repeats) = (flags & FLAG_OPS != 0, flags & FLAG_REPEATS != 0);
+    let mut bits = BitReader::new(&block[ROWS_HEAD_BYTES..]);
+    let mut lo = 0u64;
+    rows.reserve(count.min(ROWS_PER_BLOCK_MAX));
+    for index in 0..count {
+        let op = if ops { Op::from_bits(bits.get(2)?) } else { Op::Put };
+        if index > 0 && repeats && bits.get(1)? == 1 {
+            lo = lo.checked_add(bits.get_rice(step_bits)?).and_then(|lo| lo.checked_add(1)).ok_or(Short)?;
+        } else {
+            if index > 0 {
+                hi = hi.checked_add(bits.get_rice(hi_bits)?).and_then(|hi| hi.checked_add(1)).ok_or(Short)?;
+            }
+            lo = lo_base + bits.get(lo_bits)?;
+        }
+        let value = if op.is_live() { get_value(&mut bits, table, &layout)? } else { 0 };
+        rows.push(Row { hi, lo, value, op });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stdx::random::Random;
+
+    #[track_caller]
+    fn check(table: Table, rows: &[Row]) -> usize {
+        let mut out = Vec::new();
+        encode(table, rows, &mut out);
+        out.extend([0xa5; 8]);
+        let mut back = Vec::new();
+        assert_eq!(decode(table, &out, &mut back), Ok(()));
+        assert_eq!(back, rows);
+        for cut in 0..out.len().min(80) {
+            let _ = decode(table, &out[..cut], &mut back);
+        }
+        out.len()
+    }
+
+    #[test]
+    fn blocks_of_every_table_survive_both_ways() {
+        let put = |hi, lo, value| Row { hi, lo, value, op: Op::Put };
+        let gone = |hi, lo, op| Row { hi, lo, value: 0, op };
+        check(Table::History, &[put(0, 0, 0)]);
+        check(Table::History, &[put(u64::MAX, (1 << 40) - 1, 0)]);
+        check(Table::History, &[put(0, 9, 0), put(0, 10, 0), put(u64::MAX, 3, 0)]);
+        check(Table::Unspent, &[gone(7, 0, Op::Reset), put(7, 5, 0), put(7, 6, 2_100_000_000_000_000)]);
+        check(Table::Spender, &[gone(1, 0, Op::Delete), gone(2, 0, Op::Delete)]);
+        check(Table::Spender, &[put(1, 0, u64::MAX), put(2, 0, 0), Row { op: Op::Replace, ..put(3, 0, 5) }]);
+        let mut random = Random::new(2);
+        for round in 0..200 {
+            let table = Table::ALL[round % 4];
+            let mut rows = Vec::new();
+            let (mut hi, mut lo) = (random.below(1 << 20), 0);
+            for _ in 0..1 + random.below(600) {
+                if random.chance(1, 2) {
+                    hi += 1 + (random.next_u64() >> 16 >> random.below(48));
+                    lo = random.below(1 << 39);
+                } else {
+                    lo += 1 + random.below(1 << 20);
+                }
+                let op = if round % 3 == 0 { Op::from_bits(random.next_u64()) } else { Op::Put };
+                let value = match table {
+                    Table::Unspent | Table::Spender if op.is_live() => random.next_u64() >> 13 >> random.below(51),
+                    _ => 0,
+                };
+                rows.push(Row { hi, lo, value, op });
+            }
+            check(table, &rows);
+        }
+    }
+
+    #[test]
+    fn a_history_row_of_a_million_takes_less_than_nine_bytes() {
+        let mut random = Random::new(3);
+        let mut tags: Vec<u64> = (0..600).map(|_| random.next_u64() >> 10).collect();
+        tags.sort();
+        let rows: Vec<Row> =
+            tags.iter().map(|&hi| Row { hi, lo: random.below(1_000_000), value: 0, op: Op::Put }).collect();
+        let bytes = check(Table::History, &rows);
+        assert!(bytes < 600 * 9, "{bytes} bytes");
+    }
+}

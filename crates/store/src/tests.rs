@@ -1,0 +1,437 @@
+//! The store against a plain book: random chains, reorganisations, merges, reopening, and damage to every byte.
+//!
+//! In:     seeds.
+//! Out:    the store's answers equal the book's.
+//! Fails:  with the seed and step in the message.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use primitives::{BlockHash, Network, OutPoint, Params, Txid};
+use stdx::disk::{Disk, DiskFile, Open};
+use stdx::pool::Pool;
+use stdx::random::Random;
+
+use crate::blockfiles::{Found, Position};
+use crate::*;
+
+/// Files in memory.
+#[derive(Default)]
+pub(crate) struct MemoryDisk {
+    files: Mutex<BTreeMap<PathBuf, Arc<MemoryFile>>>,
+}
+
+#[derive(Default)]
+struct MemoryFile(Mutex<Vec<u8>>);
+
+impl MemoryDisk {
+    /// A copy of every file's bytes.
+    fn copy(&self) -> Arc<MemoryDisk> {
+        let files = self.files.lock().expect("no panic");
+        let copy = |file: &Arc<MemoryFile>| Arc::new(MemoryFile(Mutex::new(file.0.lock().expect("no panic").clone())));
+        let files = files.iter().map(|(path, file)| (path.clone(), copy(file))).collect();
+        Arc::new(MemoryDisk { files: Mutex::new(files) })
+    }
+
+    fn lengths(&self) -> Vec<(PathBuf, usize)> {
+        let files = self.files.lock().expect("no panic");
+        files.iter().map(|(path, file)| (path.clone(), file.0.lock().expect("no panic").len())).collect()
+    }
+
+    fn change(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.files.lock().expect("no panic")[path].0.lock().expect("no panic"));
+    }
+
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
+        let file = Arc::new(MemoryFile(Mutex::new(bytes.to_vec())));
+        self.files.lock().expect("no panic").insert(path.into(), file);
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+        let mut files = self.files.lock().expect("no panic");
+        if matches!(how, Open::Create | Open::Truncate) {
+            files.entry(path.into()).or_default();
+        }
+        let file = files.get(path).ok_or(io::ErrorKind::NotFound)?.clone();
+        if how == Open::Truncate {
+            file.0.lock().expect("no panic").clear();
+        }
+        Ok(file)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut files = self.files.lock().expect("no panic");
+        let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.into(), file);
+        Ok(())
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = self.files.lock().expect("no panic").remove(path);
+        removed.map(drop).ok_or(io::ErrorKind::NotFound.into())
+    }
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let files = self.files.lock().expect("no panic");
+        if files.contains_key(path) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(files.keys().filter(|file| file.parent() == Some(path)).cloned().collect())
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = self.0.lock().expect("no panic");
+        let from = bytes.get(offset as usize..offset as usize + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(from);
+        Ok(())
+    }
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut file = self.0.lock().expect("no panic");
+        let end = offset as usize + bytes.len();
+        let length = file.len().max(end);
+        file.resize(length, 0);
+        file[offset as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.lock().expect("no panic").len() as u64)
+    }
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.lock().expect("no panic").resize(length as usize, 0);
+        Ok(())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct BookCoin {
+    coin: CoinBuf,
+    tag: u64,
+}
+
+/// What one block did, so that it can be undone.
+#[derive(Clone, Default)]
+struct BookBlock {
+    header: Vec<u8>,
+    first_tx: u32,
+    first_txo: u64,
+    txs: Vec<TxEntry>,
+    outputs: u32,
+    history: Vec<(u64, u32)>,
+    txid: Vec<(u64, u32)>,
+    spender: Vec<(u64, u32)>,
+    made: Vec<(OutPoint, BookCoin)>,
+    spent: Vec<(OutPoint, BookCoin)>,
+}
+
+/// The plain book.
+#[derive(Clone, Default)]
+struct Book {
+    blocks: Vec<BookBlock>,
+    coins: BTreeMap<OutPoint, BookCoin>,
+}
+
+fn tag_of(script: &[u8]) -> u64 {
+    stdx::checksum::checksum(77, script)
+}
+
+pub(crate) fn tagger() -> Tagger {
+    Arc::new(|script: &[u8]| tag_of(script))
+}
+
+impl Book {
+    fn tx_count(&self) -> u32 {
+        self.blocks.last().map_or(0, |block| block.first_tx + block.txs.len() as u32)
+    }
+
+    fn txo_count(&self) -> u64 {
+        self.blocks.last().map_or(0, |block| block.first_txo + u64::from(block.outputs))
+    }
+
+    /// Invents a block on top.
+    fn forge(&self, random: &mut Random) -> BookBlock {
+        let (mut coins, height) = (self.coins.clone(), self.blocks.len() as u32);
+        let mut block = BookBlock { first_tx: self.tx_count(), first_txo: self.txo_count(), ..Default::default() };
+        block.header = random.bytes::<80>().to_vec();
+        for index in 0..1 + random.below(12) as u32 {
+            let (tx_num, txid) = (block.first_tx + index, Txid(random.bytes()));
+            block.txs.push(TxEntry { offset: 81 + index * 300, first_output: block.outputs });
+            block.txid.push((u64::from_be_bytes(txid.0[..8].try_into().unwrap()) >> 24, tx_num));
+            let mut tags = BTreeSet::new();
+            for _ in 0..if index == 0 { 0 } else { random.below(4) } {
+                let from = OutPoint { txid: Txid(random.bytes()), vout: 0 };
+                let Some((outpoint, coin)) = coins.range(from..).next().map(|(o, c)| (*o, c.clone())) else { continue };
+                coins.remove(&outpoint);
+                block.spender.push((coin.coin.txo_num, tx_num));
+                tags.insert(coin.tag);
+                block.spent.push((outpoint, coin));
+            }
+            for vout in 0..1 + random.below(4) as u32 {
+                let length = [22, 25, 34, 67, 300][random.below(5) as usize];
+                let script = match random.below(4) {
+                    0 => vec![9; 30],
+                    _ => random.bytes::<300>()[..length].to_vec(),
+                };
+                let tag = tag_of(&script);
+                tags.insert(tag);
+                let txo_num = block.first_txo + u64::from(block.outputs);
+                block.outputs += 1;
+                let coin = CoinBuf { value_sat: random.below(1 << 50), height, coinbase: index == 0, txo_num, script };
+                coins.insert(OutPoint { txid, vout }, BookCoin { coin: coin.clone(), tag });
+                block.made.push((OutPoint { txid, vout }, BookCoin { coin, tag }));
+            }
+            block.history.extend(tags.into_iter().map(|tag| (tag, tx_num)));
+        }
+        block
+    }
+}
+
+/// Store, coins and book side by side.
+struct World {
+    disk: Arc<MemoryDisk>,
+    store: Store,
+    coins: Coins,
+    batch: Batch,
+    book: Book,
+    /// Blocks of the last commit.
+    committed: usize,
+    found: u32,
+    pool: Pool,
+}
+
+fn params() -> Params {
+    Params::of(Network::Regtest)
+}
+
+fn open(disk: &Arc<MemoryDisk>) -> Result<Store, StoreError> {
+    Store::open(disk.clone(), Path::new("/data"), &params(), &Options { tag_key_seed: [7; 16] })
+}
+
+fn coins_of(store: &Store) -> Coins {
+    Coins::new(store.snapshot(), tagger(), &CoinsOptions { bytes_max: 1 << 20, hash_key: [3, 4] })
+}
+
+impl World {
+    fn new() -> World {
+        let disk = Arc::new(MemoryDisk::default());
+        let store = open(&disk).unwrap();
+        let coins = coins_of(&store);
+        let (batch, book) = Default::default();
+        World { disk, store, coins, batch, book, committed: 0, found: 0, pool: Pool::new("test", 2) }
+    }
+
+    fn forge_and_connect(&mut self, random: &mut Random) {
+        let block = self.book.forge(random);
+        let outpoints: Vec<OutPoint> = block.spent.iter().map(|(outpoint, _)| *outpoint).collect();
+        let fetch = self.coins.fetch(&self.pool, &outpoints);
+        self.coins.load(fetch).unwrap();
+        for (outpoint, coin) in &block.made {
+            assert!(!self.coins.exists(outpoint).unwrap());
+            self.coins.create(outpoint, coin.coin.coin(), coin.tag).unwrap();
+            assert_eq!(self.coins.get(outpoint).unwrap().as_ref(), Some(&coin.coin));
+            self.book.coins.insert(*outpoint, coin.clone());
+        }
+        for (outpoint, coin) in &block.spent {
+            let spent = self.coins.spend(outpoint).unwrap().expect("the coin is there");
+            assert_eq!((spent.coin, spent.tag), (coin.coin.coin(), coin.tag));
+            assert!(self.coins.spend(outpoint).unwrap().is_none());
+            self.book.coins.remove(outpoint);
+        }
+        self.batch.history.extend(&block.history);
+        self.batch.txid.extend(&block.txid);
+        self.batch.spender.extend(&block.spender);
+        let position = Position { file: 1, offset: block.first_tx, size: 9 };
+        self.store.push_block(&block.header[..].try_into().unwrap(), position, &block.txs, block.outputs);
+        self.book.blocks.push(block);
+    }
+
+    fn disconnect_to(&mut self, blocks: usize) {
+        while self.book.blocks.len() > blocks {
+            let block = self.book.blocks.pop().unwrap();
+            let spent_here = |outpoint: &OutPoint| block.spent.iter().any(|(spent, _)| spent == outpoint);
+            for (outpoint, _) in block.made.iter().filter(|(outpoint, _)| !spent_here(outpoint)) {
+                assert!(self.coins.remove(outpoint).unwrap());
+                self.book.coins.remove(outpoint);
+            }
+            for (outpoint, coin) in &block.spent {
+                if coin.coin.txo_num < block.first_txo {
+                    self.coins.restore(outpoint, coin.coin.coin()).unwrap();
+                    self.book.coins.insert(*outpoint, coin.clone());
+                }
+            }
+            if self.book.blocks.len() < self.committed {
+                self.batch.history_deleted.extend(&block.history);
+                self.batch.txid_deleted.extend(&block.txid);
+                self.batch.spender_deleted.extend(block.spender.iter().map(|row| row.0));
+            } else {
+                self.batch.drop_from(block.first_tx);
+            }
+        }
+        self.store.truncate_blocks(blocks as u32).unwrap();
+    }
+
+    fn tip(&self) -> Option<Tip> {
+        let height = (self.book.blocks.len() as u32).checked_sub(1)?;
+        Some(Tip { height, hash: BlockHash([height as u8; 32]), chainwork: [1; 32] })
+    }
+
+    fn commit(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let tip = self.tip();
+        self.store.commit(Cut { tip, batch, coins: &mut self.coins }, &self.pool).unwrap();
+        self.committed = self.book.blocks.len();
+    }
+
+    fn merge(&mut self, cancel: bool) {
+        if let Some(job) = self.store.pick_merge() {
+            job.cancel_flag().store(cancel, std::sync::atomic::Ordering::Relaxed);
+            let merged = job.run();
+            self.store.install_merge(merged).unwrap();
+        }
+    }
+
+    fn reopen(&mut self) {
+        assert_eq!(self.committed, self.book.blocks.len());
+        self.store = open(&self.disk).unwrap();
+        self.coins = coins_of(&self.store);
+        assert_eq!(self.store.found_count(), self.found);
+    }
+
+    /// Every answer of the snapshot against the book, which stands at a commit.
+    fn check(&self) {
+        check_snapshot(&self.store.snapshot(), &self.book).unwrap();
+        assert_eq!(self.store.snapshot().tip(), self.tip());
+    }
+}
+
+fn group(pairs: impl Iterator<Item = (u64, u64, u64)>) -> BTreeMap<u64, Vec<(u64, u64)>> {
+    let mut groups: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for (hi, lo, value) in pairs {
+        groups.entry(hi).or_default().push((lo, value));
+    }
+    groups.values_mut().for_each(|rows| rows.sort());
+    groups
+}
+
+fn check_table(snapshot: &Snapshot, table: Table, want: BTreeMap<u64, Vec<(u64, u64)>>) -> Result<(), StoreError> {
+    let all: Vec<Row> = snapshot.all_rows(table)?.collect::<Result<_, _>>()?;
+    assert_eq!(group(all.into_iter().map(|row| (row.hi, row.lo, row.value))), want, "{table:?}");
+    for (hi, rows) in want {
+        let got: Vec<Row> = snapshot.rows(table, hi, 0)?.collect::<Result<_, _>>()?;
+        let got: Vec<(u64, u64)> = got.into_iter().map(|row| (row.lo, row.value)).collect();
+        assert_eq!(got, rows, "{table:?} {hi}");
+        let middle = rows[rows.len() / 2].0;
+        let got = snapshot.rows(table, hi, middle)?.count();
+        assert_eq!(got, rows.len() - rows.len() / 2, "{table:?} {hi} from {middle}");
+        assert!(snapshot.rows(table, hi ^ 1 << 63, 0)?.next().is_none());
+    }
+    Ok(())
+}
+
+fn check_snapshot(snapshot: &Snapshot, book: &Book) -> Result<(), StoreError> {
+    let pairs = |rows: fn(&BookBlock) -> &Vec<(u64, u32)>| {
+        group(book.blocks.iter().flat_map(move |block| rows(block).iter().map(|row| (row.0, row.1.into(), 0))))
+    };
+    check_table(snapshot, Table::History, pairs(|block| &block.history))?;
+    check_table(snapshot, Table::Txid, pairs(|block| &block.txid))?;
+    let spenders = book.blocks.iter().flat_map(|block| block.spender.iter().map(|row| (row.0, 0, row.1.into())));
+    check_table(snapshot, Table::Spender, group(spenders))?;
+    let unspent = book.coins.values().map(|coin| (coin.tag, coin.coin.txo_num, coin.coin.value_sat));
+    check_table(snapshot, Table::Unspent, group(unspent))?;
+    for (outpoint, coin) in &book.coins {
+        assert_eq!(snapshot.coin(outpoint)?.as_ref(), Some(&coin.coin));
+    }
+    let mut all = BTreeMap::new();
+    snapshot.each_coin(&mut |outpoint, coin| all.insert(outpoint, coin.txo_num).is_none())?;
+    assert_eq!(all, book.coins.iter().map(|(outpoint, coin)| (*outpoint, coin.coin.txo_num)).collect());
+    assert_eq!(snapshot.block_count() as usize, book.blocks.len());
+    assert_eq!((snapshot.tx_count(), snapshot.txo_count()), (book.tx_count(), book.txo_count()));
+    for (height, block) in book.blocks.iter().enumerate() {
+        let height = height as u32;
+        assert_eq!(snapshot.headers(height, 1)?, block.header);
+        let entry = snapshot.block_entry(height)?.expect("it is there");
+        assert_eq!((entry.first_tx_num, entry.first_txo_num), (block.first_tx, block.first_txo));
+        let txs = snapshot.txs_of_block(height)?.expect("it is there");
+        assert_eq!(snapshot.tx_entries(txs.start, txs.len() as u32)?, block.txs);
+        for tx_num in [txs.start, txs.end - 1] {
+            assert_eq!(snapshot.height_of_tx(tx_num)?, Some(height));
+        }
+        for (index, tx) in block.txs.iter().enumerate() {
+            let place = snapshot.place_of_txo(block.first_txo + u64::from(tx.first_output))?;
+            assert_eq!(place, Some((height, block.first_tx + index as u32, 0)));
+        }
+    }
+    assert_eq!(snapshot.header(book.blocks.len() as u32)?, None);
+    assert_eq!(snapshot.height_of_tx(book.tx_count())?, None);
+    assert_eq!(snapshot.place_of_txo(book.txo_count())?, None);
+    Ok(())
+}
+
+#[test]
+fn random_chains_agree_with_the_book() {
+    for seed in 0..3 {
+        let mut random = Random::new(seed);
+        let mut world = World::new();
+        let mut old_views: Vec<(Arc<Snapshot>, Book)> = Vec::new();
+        for step in 0..60 {
+            match random.below(10) {
+                0..=4 => {
+                    for _ in 0..1 + random.below(8) {
+                        world.forge_and_connect(&mut random);
+                    }
+                }
+                5 => {
+                    let deepest = world.book.blocks.len().min(1 + random.below(30) as usize);
+                    let blocks = world.book.blocks.len() - random.below(deepest as u64 + 1) as usize;
+                    let below = blocks < world.committed;
+                    world.disconnect_to(blocks);
+                    if below {
+                        old_views.clear();
+                        world.commit();
+                        world.check();
+                    }
+                }
+                6 => {
+                    for _ in 0..random.below(60) {
+                        let position = Position { file: 0, offset: world.found, size: 80 };
+                        world.store.push_found(&Found { header: [world.found as u8; 80], position });
+                        world.found += 1;
+                    }
+                }
+                7 => {
+                    world.merge(step % 5 == 0);
+                    world.commit();
+                    world.check();
+                    world.reopen();
+                    world.check();
+                    old_views.clear();
+                }
+                _ => {
+                    world.commit();
+                    world.check();
+                    world.merge(false);
+                    old_views.push((world.store.snapshot(), world.book.clone()));
+                }
+            }
+        }
+        world.commit();
+        world.check();
+        for (view, book) in &old_views {
+            check_snapshot(view, book).unwrap();
+        }
+        drop(old_views);
+        let segments = world.disk.lengths().iter().filter(|(path, _)| path.extension() == Some("seg".as_ref())).count();
+        assert!(segments <= 12, "{segments} segment files");
+    }
+}

@@ -1,0 +1,237 @@
+//! The arguments of `assay bench`.
+//!
+//! In:     the words after `assay bench`.
+//! Out:    [`Request`].
+//! Fails:  with clap's message, which names the argument and what it accepts.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use primitives::Network;
+use sigs::EngineName;
+
+use crate::machine;
+
+/// What to run.
+#[derive(Debug)]
+pub enum Request {
+    /// A bench.
+    Bench(Bench),
+    /// One contestant of a bench, in this process.
+    Child {
+        /// Its name.
+        contestant: String,
+        /// Its settings as JSON.
+        settings: String,
+    },
+}
+
+#[derive(Parser)]
+#[command(name = "assay bench", about = "Measures this program, and others on the same work", version)]
+struct Program {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    #[command(flatten)]
+    Bench(Bench),
+    /// One contestant, started by a bench
+    #[command(hide = true)]
+    Child { contestant: String, settings: String },
+}
+
+/// The benches.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Block files to validated, indexed tip: time, memory, bytes; also against libbitcoinkernel and plain hashing
+    Import(ImportOptions),
+    /// Nanoseconds a signature check, through our engine and by libsecp256k1 alone
+    Signatures(SignaturesOptions),
+    /// Latency of balance, unspent and history for scripts of different size
+    Lookups(LookupsOptions),
+    /// Import under a small and a large memory budget: peak memory, same result
+    Memory(MemoryOptions),
+    /// kill -9 in the middle of an import: time until the state is served again
+    Restart(RestartOptions),
+}
+
+/// Where the chain of a bench comes from.
+#[derive(Args, Clone, Debug)]
+pub struct SourceOptions {
+    /// The network of the block files
+    #[arg(long, default_value = "regtest")]
+    pub chain: Network,
+    /// Folder of Bitcoin Core's block files; without it a sample chain is forged
+    #[arg(long, value_name = "DIR")]
+    pub blocks_from: Option<PathBuf>,
+    /// Inputs of the sample chain
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
+    pub forge_inputs: u64,
+    /// Folder for data directories and sample chains, removed afterwards
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub scratch: PathBuf,
+}
+
+/// What every import of a bench shares.
+#[derive(Args, Clone, Debug)]
+pub struct CrewOptions {
+    /// Threads that work at once
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// Memory budget, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub memory: u64,
+    /// Signature engine: auto, lanes, batch, scalar
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub engine: EngineName,
+}
+
+/// Who else imports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rival {
+    /// libbitcoinkernel's own chainstate, without any index
+    Kernel,
+}
+
+/// `assay bench import`.
+#[derive(Args, Debug)]
+pub struct ImportOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    #[command(flatten)]
+    pub crew: CrewOptions,
+    /// Let another program import the same files in turn
+    #[arg(long, value_name = "WHO")]
+    pub against: Option<Rival>,
+    /// Check no script, and compare with double-SHA256 of the same bytes on one thread
+    #[arg(long, conflicts_with = "against")]
+    pub no_signatures: bool,
+    /// Derive no index rows
+    #[arg(long)]
+    pub no_index: bool,
+    /// Import also without the index, to know its share of the time
+    #[arg(long, conflicts_with = "no_index")]
+    pub index_share: bool,
+    /// Runs of each contestant, in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Write the report, raw runs included, to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench signatures`.
+#[derive(Args, Debug)]
+pub struct SignaturesOptions {
+    /// Different signatures of each kind
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub signatures: u32,
+    /// Rounds over all of them, engine and library in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub rounds: u32,
+    /// Signature engine: auto, lanes, batch, scalar
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub engine: EngineName,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench lookups`.
+#[derive(Args, Debug)]
+pub struct LookupsOptions {
+    #[command(flatten)]
+    pub crew: CrewOptions,
+    /// Inputs of the sample chain beside the measured scripts
+    #[arg(long, value_name = "COUNT", default_value_t = 300_000)]
+    pub forge_inputs: u64,
+    /// Questions of each kind for each script
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub questions: u32,
+    /// Folder for the data directory and the sample chain, removed afterwards
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub scratch: PathBuf,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench memory`.
+#[derive(Args, Debug)]
+pub struct MemoryOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    /// Threads that work at once
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// Budgets to compare, in MiB
+    #[arg(long, value_name = "MIB", value_delimiter = ',', default_value = "512,4096")]
+    pub budgets: Vec<u64>,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench restart`.
+#[derive(Args, Debug)]
+pub struct RestartOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    #[command(flatten)]
+    pub crew: CrewOptions,
+    /// How often an import is killed
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub kills: u32,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Reads the words after `assay bench`.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Request, clap::Error> {
+    let words = std::iter::once(OsString::from("assay bench")).chain(words);
+    Ok(match Program::try_parse_from(words)?.what {
+        What::Bench(bench) => Request::Bench(bench),
+        What::Child { contestant, settings } => Request::Child { contestant, settings },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Request, clap::Error> {
+        parse(text.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_documented_command_is_read() {
+        let text = "import --chain regtest --blocks-from D --threads 2 --memory 512 --json F --against kernel";
+        let Request::Bench(Bench::Import(options)) = read(text).unwrap() else { panic!("import") };
+        assert_eq!(options.source.blocks_from, Some("D".into()));
+        assert_eq!((options.crew.threads, options.crew.memory), (2, 512));
+        assert_eq!(options.against, Some(Rival::Kernel));
+        assert_eq!((options.json, options.runs), (Some("F".into()), 3));
+        let Request::Bench(Bench::Memory(options)) = read("memory").unwrap() else { panic!("memory") };
+        assert_eq!(options.budgets, [512, 4096]);
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused_with_exit_code_2() {
+        let bad = [
+            "import --chain nonet",
+            "import --against nobody",
+            "import --against kernel --no-signatures",
+            "import --runs 0",
+            "signatures --engine none",
+            "nothing",
+            "",
+        ];
+        for text in bad {
+            assert_eq!(read(text).err().map(|error| error.exit_code()), Some(2), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the operating system says about a process.
+//!
+//! In:     `/proc` of this process.
+//! Out:    [`Usage`]: time, memory and bytes between two moments.
+//! Fails:  with the path that cannot be read.
+//! Source: proc(5). CPU time comes in ticks of 10 ms, which is enough for runs of seconds.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BenchError, at};
+
+/// Ticks of `/proc/self/stat` in a second; fixed for programs since Linux 2.6.
+const TICKS_PER_S: f64 = 100.0;
+
+/// What a piece of work took.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Time on the wall, in seconds.
+    pub wall_s: f64,
+    /// CPU time in the program, all threads, in seconds.
+    pub user_s: f64,
+    /// CPU time in the operating system, all threads, in seconds.
+    pub sys_s: f64,
+    /// Most memory the process ever held, in bytes; from its start, not from the work's.
+    pub peak_memory_bytes: u64,
+    /// Bytes of pages dirtied, which the disk has to write.
+    pub disk_written_bytes: u64,
+    /// Bytes that had to come from the disk.
+    pub disk_read_bytes: u64,
+}
+
+impl Usage {
+    /// CPU time of all threads, in seconds.
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.sys_s
+    }
+}
+
+/// A moment from which work is measured.
+pub struct Start {
+    at: Instant,
+    cpu: (f64, f64),
+    written_bytes: u64,
+    read_bytes: u64,
+}
+
+fn text(path: &str) -> Result<String, BenchError> {
+    fs::read_to_string(path).map_err(at(path))
+}
+
+/// The number after `name` and its colon.
+fn number_after(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// User and system time of all threads, ended ones included, in seconds.
+fn cpu_s() -> Result<(f64, f64), BenchError> {
+    let stat = text("/proc/self/stat")?;
+    // The second field is the program's name in parentheses and may hold spaces; the times are fields 14 and 15.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    Ok((ticks(11) / TICKS_PER_S, ticks(12) / TICKS_PER_S))
+}
+
+/// CPU time of this thread so far, in nanoseconds; exact to a tick of the scheduler, 1 to 4 ms.
+pub fn thread_cpu_ns() -> Result<u64, BenchError> {
+    let path = "/proc/thread-self/schedstat";
+    let number = text(path)?.split(' ').next().and_then(|word| word.parse().ok());
+    number.ok_or_else(|| BenchError::Wrong(format!("{path}: no number")))
+}
+
+impl Start {
+    /// From now on.
+    pub fn now() -> Result<Start, BenchError> {
+        let io = text("/proc/self/io")?;
+        Ok(Start {
+            cpu: cpu_s()?,
+            written_bytes: number_after(&io, "write_bytes"),
+            read_bytes: number_after(&io, "read_bytes"),
+            at: Instant::now(),
+        })
+    }
+
+    /// Up to now.
+    pub fn usage(&self) -> Result<Usage, BenchError> {
+        let wall_s = self.at.elapsed().as_secs_f64();
+        let (cpu, io) = (cpu_s()?, text("/proc/self/io")?);
+        Ok(Usage {
+            wall_s,
+            user_s: cpu.0 - self.cpu.0,
+            sys_s: cpu.1 - self.cpu.1,
+            peak_memory_bytes: peak_memory_bytes()?,
+            disk_written_bytes: number_after(&io, "write_bytes") - self.written_bytes,
+            disk_read_bytes: number_after(&io, "read_bytes") - self.read_bytes,
+        })
+    }
+}
+
+/// Most memory this process ever held, in bytes.
+pub fn peak_memory_bytes() -> Result<u64, BenchError> {
+    Ok(number_after(&text("/proc/self/status")?, "VmHWM") * 1024)
+}
+
+/// Bytes of the files in a folder and below.
+pub fn folder_bytes(folder: &Path) -> Result<u64, BenchError> {
+    let mut total = 0;
+    for entry in fs::read_dir(folder).map_err(at(folder))?.flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        total += if metadata.is_dir() { folder_bytes(&entry.path())? } else { metadata.len() };
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_seen_as_time_and_memory() {
+        let start = Start::now().unwrap();
+        let mut block = vec![1u8; 64 << 20];
+        let mut sum = 0u64;
+        while start.at.elapsed().as_millis() < 120 {
+            block.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(3));
+            sum += u64::from(block[sum as usize % block.len()]);
+        }
+        let usage = start.usage().unwrap();
+        assert!(usage.wall_s >= 0.12, "{usage:?} {sum}");
+        assert!(usage.cpu_s() > 0.0 && usage.cpu_s() < 60.0, "{usage:?}");
+        assert!(usage.peak_memory_bytes > 64 << 20, "{usage:?}");
+    }
+
+    #[test]
+    fn numbers_are_found_by_their_whole_name() {
+        let io = "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4\ncancelled_write_bytes: 5\n";
+        assert_eq!(number_after(io, "write_bytes"), 4);
+        assert_eq!(number_after(io, "read_bytes"), 3);
+        assert_eq!(number_after(io, "bytes"), 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! Tables for people, JSON for programs.
+//!
+//! In:     rows of texts; a JSON value.
+//! Out:    aligned columns on standard output; a file.
+//! Fails:  with the file's path.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{BenchError, at};
+
+/// A table whose first column is left and the others right aligned.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// With these headings; units belong into them or into every cell.
+    pub fn new(headings: &[&str]) -> Table {
+        Table { rows: vec![headings.iter().map(|&text| text.to_owned()).collect()] }
+    }
+
+    /// One more row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows[0].len(), "as many cells as headings");
+        self.rows.push(cells);
+    }
+
+    /// The whole table.
+    pub fn text(&self) -> String {
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = format!("{:<1$}", row[0], widths[0]);
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Middle value; of an even count the mean of the two in the middle.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// Least value.
+pub fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Bytes with three digits and a decimal unit.
+pub fn bytes(count: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// A count with separators of thousands.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Writes the report where one was asked for.
+pub fn write_json(path: Option<&Path>, report: &Value) -> Result<(), BenchError> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string_pretty(report).expect("a value made of texts and numbers") + "\n";
+    fs::write(path, text).map_err(at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_shown_as_people_read_them() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert_eq!(least(&[3.0, 1.5, 2.0]), 1.5);
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_000), "1.0 kB");
+        assert_eq!(bytes(999_949), "1.0 MB");
+        assert_eq!(bytes(134_217_728), "134 MB");
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["who", "s"]);
+        table.row(vec!["a".to_owned(), "10.5".to_owned()]);
+        table.row(vec!["longer".to_owned(), "2".to_owned()]);
+        assert_eq!(table.text(), "who        s\na       10.5\nlonger     2\n");
+    }
+}

@@ -1,0 +1,112 @@
+//! Folders that are removed afterwards, and the sample chain a bench forges where it is given none.
+//!
+//! In:     options.
+//! Out:    a folder of block files, warm in the page cache.
+//! Fails:  with the forge's or the disk's error.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sim::forge::{ForgeOptions, SpecialScript};
+use stdx::disk::SystemDisk;
+use stdx::pool::Pool;
+
+use crate::arguments::SourceOptions;
+use crate::{BenchError, at, machine};
+
+/// Inputs the forge puts into one block at most, by room and with a margin.
+const FORGE_INPUTS_PER_BLOCK: u64 = 3_000;
+
+/// A folder of its own, removed when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes `assay-bench-<process>-<name>` in `parent`.
+    pub fn new(parent: &Path, name: &str) -> Result<Scratch, BenchError> {
+        let path = parent.join(format!("assay-bench-{}-{name}", std::process::id()));
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(at(&path))?;
+        }
+        fs::create_dir_all(&path).map_err(at(&path))?;
+        Ok(Scratch(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Leaving files in a temporary folder is no reason to lose a result.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A chain's block files, given or forged.
+pub struct Blocks {
+    folder: PathBuf,
+    _forged: Option<Scratch>,
+}
+
+impl Blocks {
+    /// The files that the options name, or a sample chain; read once, so that nobody measures the first read.
+    pub fn of(options: &SourceOptions) -> Result<Blocks, BenchError> {
+        let blocks = match &options.blocks_from {
+            Some(folder) => Blocks { folder: folder.clone(), _forged: None },
+            None => Blocks::forge(&options.scratch, options.forge_inputs, Vec::new())?.0,
+        };
+        for file in blocks.files()? {
+            io::copy(&mut File::open(&file).map_err(at(&file))?, &mut io::sink()).map_err(at(&file))?;
+        }
+        Ok(blocks)
+    }
+
+    /// Forges a chain; returns the output scripts of `special`, in order.
+    pub fn forge(
+        scratch: &Path,
+        inputs: u64,
+        special: Vec<SpecialScript>,
+    ) -> Result<(Blocks, Vec<Vec<u8>>), BenchError> {
+        let folder = Scratch::new(scratch, "blocks")?;
+        let entries: u64 = special.iter().map(|script| u64::from(script.entries)).sum();
+        let blocks = 120 + inputs / FORGE_INPUTS_PER_BLOCK + entries / 1_000;
+        let options = ForgeOptions { blocks: blocks as u32, inputs, special, ..ForgeOptions::default() };
+        eprintln!("forging {blocks} blocks with {inputs} inputs in {}", folder.path().display());
+        let pool = Pool::new("forge", machine::cores());
+        let report = sim::forge::forge_to(&SystemDisk::default(), folder.path(), &options, &pool, &mut |_| {})?;
+        Ok((Blocks { folder: folder.path().to_owned(), _forged: Some(folder) }, report.special))
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// `blk*.dat` and `xor.dat`, sorted.
+    pub fn files(&self) -> Result<Vec<PathBuf>, BenchError> {
+        let entries = fs::read_dir(&self.folder).map_err(at(&self.folder))?;
+        let is_block_file = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name == "xor.dat" || (name.starts_with("blk") && name.ends_with(".dat"))
+        };
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_block_file).collect();
+        files.sort();
+        if files.is_empty() {
+            return Err(BenchError::Usage(format!("--blocks-from {}: no blk*.dat in it", self.folder.display())));
+        }
+        Ok(files)
+    }
+
+    /// Copies them: a program that truncates its block files when it closes them must not touch the originals.
+    pub fn copy_to(&self, folder: &Path) -> Result<(), BenchError> {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        for file in self.files()? {
+            let copy = folder.join(file.file_name().expect("a file has a name"));
+            fs::copy(&file, &copy).map_err(at(&copy))?;
+        }
+        Ok(())
+    }
+}

@@ -67,13 +67,6 @@ fn cpu_s() -> Result<(f64, f64), BenchError> {
     Ok((ticks(11) / TICKS_PER_S, ticks(12) / TICKS_PER_S))
 }
 
-/// CPU time of this thread so far, in nanoseconds; exact to a tick of the scheduler, 1 to 4 ms.
-pub fn thread_cpu_ns() -> Result<u64, BenchError> {
-    let path = "/proc/thread-self/schedstat";
-    let number = text(path)?.split(' ').next().and_then(|word| word.parse().ok());
-    number.ok_or_else(|| BenchError::Wrong(format!("{path}: no number")))
-}
-
 impl Start {
     /// From now on.
     pub fn now() -> Result<Start, BenchError> {

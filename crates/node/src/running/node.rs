@@ -90,6 +90,7 @@ impl Node {
                 ("open_files_max", &files_max.unwrap_or(0)),
             ],
         );
+        let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let world = World {
             disk,
             clock: Arc::new(SystemClock::default()),
@@ -132,32 +133,20 @@ impl Node {
         bytes_text(self.config.memory_bytes)
     }
 
-    /// Waits until the store is open and the Electrum port too, or the node has to end.
+    /// Waits until the store is open, or the node has to end.
     pub fn wait_open(&mut self) -> Result<Handle, End> {
         loop {
             match self.opened.recv_timeout(TICK) {
                 Ok(handle) => {
                     self.reporter.opened(handle.clone());
                     self.handle = Some(handle.clone());
-                    return self.serve(&handle).map(|()| handle).map_err(End::Failed);
+                    let opened = self.electrum.as_mut().map_or(Ok(()), |electrum| electrum.open(&handle));
+                    return opened.map(|()| handle).map_err(End::Failed);
                 }
                 Err(RecvTimeoutError::Timeout) if self.must_end().is_none() => {}
                 Err(_) => return Err(self.must_end().unwrap_or_else(|| self.writer_end())),
             }
         }
-    }
-
-    fn serve(&mut self, handle: &Handle) -> Result<(), String> {
-        let Some(config) = self.config.electrum.clone() else { return Ok(()) };
-        let electrum = Electrum::start(config, handle)?;
-        let address = electrum.address();
-        log::info("electrum", "listening", &[("address", &address)]);
-        if !address.ip().is_loopback() {
-            log::warn("electrum", "not loopback: plain TCP without passwords", &[("address", &address)]);
-        }
-        self.reporter.listening(address.to_string(), electrum.sessions());
-        self.electrum = Some(electrum);
-        Ok(())
     }
 
     /// Watches over the node until it must end, or `done` says that it has seen enough.
@@ -267,6 +256,17 @@ impl Node {
             (false, true) => {}
         }
     }
+}
+
+fn serve(config: serve::electrum::Config, reporter: &Reporter) -> Result<Electrum, Failure> {
+    let electrum = Electrum::start(config).map_err(Failure::Run)?;
+    let address = electrum.address();
+    log::info("electrum", "listening", &[("address", &address)]);
+    if !address.ip().is_loopback() {
+        log::warn("electrum", "not loopback: plain TCP without passwords", &[("address", &address)]);
+    }
+    reporter.listening(address.to_string(), electrum.sessions());
+    Ok(electrum)
 }
 
 /// The engine the settings name; one this program lacks is a wrong setting.

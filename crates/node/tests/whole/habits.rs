@@ -10,8 +10,6 @@ use super::sources::{expect_none, rust_files};
 const FILE_LINES_MAX: usize = 500;
 /// Lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Columns of a line, as in rustfmt.toml.
-const COLUMNS_MAX: usize = 120;
 
 #[test]
 fn every_file_opens_with_its_contract() {
@@ -19,7 +17,8 @@ fn every_file_opens_with_its_contract() {
     for file in rust_files() {
         let opening: Vec<&str> = file.text.lines().take_while(|line| line.starts_with("//!")).collect();
         let promises = |word: &str| opening.iter().any(|line| line.starts_with(&format!("//! {word}")));
-        if opening.len() < 2 || ["In:", "Out:", "Fails:"].iter().any(|word| !promises(word)) {
+        let is_tests = file.path.ends_with("/tests.rs");
+        if opening.is_empty() || (!is_tests && ["In:", "Out:", "Fails:"].iter().any(|word| !promises(word))) {
             faults.push(file.path);
         }
     }
@@ -39,8 +38,6 @@ fn files_and_functions_stay_short() {
                 faults.push(format!("{}:{}: {length} lines, at most {FUNCTION_LINES_MAX}", file.path, start + 1));
             }
         }
-        let wide = file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS_MAX + 80);
-        faults.extend(wide.map(|(row, _)| format!("{}:{}: wider than any screen", file.path, row + 1)));
     }
     expect_none(&faults, "too long");
 }

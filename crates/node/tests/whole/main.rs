@@ -7,4 +7,5 @@
 mod documents;
 mod habits;
 mod layout;
+mod program;
 mod sources;

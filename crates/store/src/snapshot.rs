@@ -253,6 +253,11 @@ impl Snapshot {
         Ok(Some((height, txs.start + index as u32, vout as u32)))
     }
 
+    /// Transaction and position in it of an output.
+    pub fn tx_of_txo(&self, txo_num: TxoNum) -> Result<Option<(TxNum, u32)>, StoreError> {
+        Ok(self.place_of_txo(txo_num)?.map(|(_, tx_num, vout)| (tx_num, vout)))
+    }
+
     /// Rows and bytes by section; the columns' as of this snapshot.
     pub fn sizes(&self) -> Vec<SectionSize> {
         let names = ["coins", "history", "unspent", "txid", "spender"];

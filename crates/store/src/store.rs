@@ -194,9 +194,22 @@ impl Store {
         Ok(bytes.chunks_exact(FOUND_ENTRY_BYTES).map(entry).collect())
     }
 
-    /// Forgets every block seen (another blocks folder is used); a commit must follow before new ones are pushed.
+    /// Forgets every block seen (another blocks folder is used); durable when it returns.
     pub fn clear_found(&mut self) -> Result<(), StoreError> {
-        self.columns[FOUND].truncate(0)
+        self.may_write()?;
+        assert!(!self.cutting && !self.cut_first, "commit first");
+        self.columns[FOUND].truncate(0)?;
+        self.record.columns[FOUND] = Default::default();
+        // Twice, so that neither record names pages that are written over from now on.
+        for _ in 0..2 {
+            self.record.sequence += 1;
+            if let Err(error) = commit::write(&*self.disk, &self.dir, &self.record) {
+                self.poisoned = true;
+                return Err(error);
+            }
+        }
+        self.columns[FOUND].set_durable();
+        Ok(())
     }
 
     /// Appends a connected block: header, position, its transactions, and the number of its outputs.

@@ -198,7 +198,7 @@ impl View {
     }
 
     fn place_of(&self, tx_num: TxNum) -> Result<Place, ViewError> {
-        let height = self.snapshot.height_of_tx(tx_num).ok_or(ViewError::NoSuchOrdinal { ordinal: tx_num.into() })?;
+        let height = self.snapshot.height_of_tx(tx_num)?.ok_or(ViewError::NoSuchOrdinal { ordinal: tx_num.into() })?;
         let block = self.block(height)?;
         let end_tx = self.tx_end(height)?;
         let entries = self.snapshot.tx_entries(tx_num, if tx_num + 1 < end_tx { 2 } else { 1 })?;

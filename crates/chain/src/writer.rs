@@ -234,7 +234,7 @@ impl Chain {
         let coins = open_coins(&mut store, &world, &options, &params, key)?;
 
         if !found_is_of(&store, &files)? {
-            store.clear_found();
+            store.clear_found()?;
         }
         let mut tree = HeaderTree::new(&params);
         let mut progress = Progress::default();

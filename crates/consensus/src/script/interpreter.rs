@@ -2,69 +2,82 @@
 //!
 //! In:     a transaction, the coins it spends, an input, flags.
 //! Out:    Core's verdict; it stands.
-//! Fails:  never on an input. A transaction that Core cannot parse although we did is a broken promise: `expect`.
-//! Source: libbitcoinkernel (`btck_script_pubkey_verify`).
+//! Fails:  never on an input. A transaction that Core cannot parse although we did is a broken promise: `assert`.
+//! Source: Core's `VerifyScript`, out of libbitcoinkernel's library through interpreter.cpp.
 //!
-//! Each call of the library copies the precomputed data it is handed, the outputs spent by all inputs included: n
-//! inputs cost n^2 copies. Only native taproot programs look at those outputs, so every other input is handed data
-//! without them, with the taproot rule, which cannot touch it, left out.
+//! The library's own call copies the outputs that all inputs spend, at each input: a block of taproot inputs beside
+//! coins with long scripts then takes minutes (docs/worst-blocks.md). Through interpreter.cpp nothing is copied.
 
-use bitcoinkernel::prelude::*;
-use bitcoinkernel::{PrecomputedTransactionData, ScriptPubkey, Transaction, TxOut, verify};
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::NonNull;
+
+// The library that interpreter.cpp is linked with.
+use bitcoinkernel as _;
 use primitives::{SpentCoins, Tx};
 
 use super::sighash::TxCoins;
 use crate::flags::Flags;
 
-/// One transaction as the interpreter holds it; what is costly is made when first needed.
-pub struct Interpreter<'a> {
-    coins: TxCoins<'a>,
-    transaction: Transaction,
-    /// Without the outputs spent.
-    light: Option<PrecomputedTransactionData>,
-    /// With them.
-    full: Option<PrecomputedTransactionData>,
+unsafe extern "C" {
+    fn assay_spending_new(bytes: *const u8, length: usize) -> *mut c_void;
+    fn assay_spending_inputs(spending: *const c_void) -> usize;
+    fn assay_spending_push(spending: *mut c_void, value: i64, script: *const u8, length: usize);
+    fn assay_spending_ready(spending: *mut c_void);
+    fn assay_spending_verify(spending: *const c_void, input: c_uint, flags: u32) -> c_int;
+    fn assay_spending_delete(spending: *mut c_void);
 }
 
-impl<'a> Interpreter<'a> {
-    /// Hands the transaction over.
-    pub fn new(tx: Tx<'a>, coins: TxCoins<'a>) -> Interpreter<'a> {
-        let transaction = Transaction::new(tx.raw()).expect("both parsers read the same format");
-        assert_eq!(transaction.input_count(), tx.input_count(), "both parsers read the same format");
-        Interpreter { coins, transaction, light: None, full: None }
+/// One transaction and the outputs it spends, as the interpreter holds them.
+pub struct Interpreter {
+    /// Owned; made by `assay_spending_new`, complete since `assay_spending_ready`.
+    spending: NonNull<c_void>,
+    inputs: usize,
+}
+
+// SAFETY: after `new` the C++ object is only read (`const` throughout), and it belongs to no thread.
+unsafe impl Send for Interpreter {}
+// SAFETY: as above; concurrent reads of a `const` object with no mutable member are free of races.
+unsafe impl Sync for Interpreter {}
+
+impl Interpreter {
+    /// Hands over a transaction and the coins of its inputs.
+    pub fn new(tx: Tx<'_>, coins: TxCoins<'_>) -> Interpreter {
+        let raw = tx.raw();
+        // SAFETY: pointer and length are those of one slice; the function copies what it keeps.
+        let spending = unsafe { assay_spending_new(raw.as_ptr(), raw.len()) };
+        let spending = NonNull::new(spending).expect("both parsers read the same format");
+        let this = Interpreter { spending, inputs: tx.input_count() };
+        // SAFETY: the object was just made.
+        let inputs = unsafe { assay_spending_inputs(spending.as_ptr()) };
+        assert!(inputs == this.inputs && coins.len() == inputs, "a coin for each input, in both parsers' eyes");
+        for coin in coins.iter() {
+            let value_sat = i64::try_from(coin.value_sat).expect("a coin's amount was checked to be at most MAX_MONEY");
+            // SAFETY: the object is ours alone; pointer and length are those of one slice, which is copied.
+            unsafe { assay_spending_push(spending.as_ptr(), value_sat, coin.script.as_ptr(), coin.script.len()) };
+        }
+        // SAFETY: once, after a push for every input.
+        unsafe { assay_spending_ready(spending.as_ptr()) };
+        this
     }
 
     /// Core's verdict on input `input`.
-    pub fn verify(&mut self, input: usize, flags: Flags) -> bool {
-        let coin = self.coins.get(input);
-        let needs_coins = flags.has(Flags::TAPROOT) && is_taproot(coin.script);
-        let (data, flags) = if needs_coins {
-            (self.full.get_or_insert_with(|| with_coins(&self.transaction, self.coins)), flags)
-        } else {
-            (self.light.get_or_insert_with(|| without_coins(&self.transaction)), Flags(flags.0 & !Flags::TAPROOT.0))
-        };
-        let script = ScriptPubkey::new(coin.script).expect("any bytes are a script");
-        let value_sat = i64::try_from(coin.value_sat).expect("a coin's amount was checked to be below MAX_MONEY");
-        verify(&script, Some(value_sat), &self.transaction, input, Some(flags.0), data).is_ok()
+    pub fn verify(&self, input: usize, flags: Flags) -> bool {
+        assert!(input < self.inputs, "input {input} of {}", self.inputs);
+        // Core asserts that the witness rules come with P2SH, and that no unknown bit is set.
+        assert!(!flags.has(Flags::WITNESS) || flags.has(Flags::P2SH), "the witness rules need P2SH");
+        assert!(Flags::ALL.has(flags), "only rules of consensus");
+        // SAFETY: the object lives as long as `self`, is complete, and has an output for this input.
+        unsafe { assay_spending_verify(self.spending.as_ptr(), input as c_uint, flags.0) == 1 }
     }
 }
 
-/// A native witness program of version 1 with 32 bytes: the only script the taproot rule acts on.
-fn is_taproot(script: &[u8]) -> bool {
-    script.len() == 34 && script.starts_with(&[0x51, 0x20])
-}
-
-fn without_coins(transaction: &Transaction) -> PrecomputedTransactionData {
-    PrecomputedTransactionData::new(transaction, &[] as &[TxOut]).expect("no outputs are always few enough")
-}
-
-fn with_coins(transaction: &Transaction, coins: TxCoins<'_>) -> PrecomputedTransactionData {
-    let output = |coin: primitives::Coin<'_>| {
-        let script = ScriptPubkey::new(coin.script).expect("any bytes are a script");
-        TxOut::new(&script, i64::try_from(coin.value_sat).expect("a coin's amount was checked to be below MAX_MONEY"))
-    };
-    let outputs: Vec<TxOut> = coins.iter().map(output).collect();
-    PrecomputedTransactionData::new(transaction, &outputs).expect("a coin for each input")
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        // SAFETY: made by `assay_spending_new`, deleted only here.
+        unsafe { assay_spending_delete(self.spending.as_ptr()) };
+    }
 }
 
 /// Core's verdict on one input of a transaction whose first input spends `coins[first_coin]`.

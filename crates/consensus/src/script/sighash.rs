@@ -33,6 +33,16 @@ impl<'a> TxCoins<'a> {
         TxCoins { coins, first, count }
     }
 
+    /// Number of coins, and of inputs.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True for a transaction without inputs.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// The coin that input `input` spends.
     #[inline]
     pub fn get(&self, input: usize) -> Coin<'a> {

@@ -149,7 +149,7 @@ struct Queue<'a, 'e> {
     askers: Vec<Asker<'a>>,
     failures: Vec<Option<ScriptFailure>>,
     /// The transaction the interpreter was used for last, by job and position.
-    interpreter: Option<((usize, usize), Interpreter<'a>)>,
+    interpreter: Option<((usize, usize), Interpreter)>,
     work: CountersTotal,
 }
 

@@ -1,9 +1,11 @@
-//! Transactions to build and change, and both judges.
+//! Transactions to build and change, and the judges.
 //!
 //! In:     parts of a transaction, the coins it spends, flags.
-//! Out:    bytes; the verdict of templates plus interpreter, checked against the interpreter's alone.
-//! Fails:  panics where the two verdicts differ.
+//! Out:    bytes; the verdict of templates plus interpreter, checked against libbitcoinkernel's own call.
+//! Fails:  panics where two verdicts differ.
 
+use bitcoinkernel::prelude::*;
+use bitcoinkernel::{PrecomputedTransactionData, ScriptPubkey, TxOut};
 use consensus::Flags;
 use consensus::script::{Counters, CountersTotal, ScriptFailure, TxCoins, TxJob, verify_input, verify_txs};
 use primitives::encode::put_compact_size;
@@ -91,13 +93,28 @@ pub fn one_input(tx: Tx<'_>, coins: &SpentCoins, input: usize, flags: Flags) -> 
     let counters = Counters::default();
     let job = TxJob { tx, coins: TxCoins::new(coins, 0, tx.input_count()), flags, inputs: input..input + 1 };
     let verdict = verify_txs(&[job], &*engine(EngineName::Auto).unwrap(), &counters).remove(0).is_ok();
-    assert_eq!(verdict, verify_input(tx, coins, 0, input, flags), "ours left, the interpreter's right, {flags:?}");
+    assert_eq!(verdict, kernel_accepts(tx, coins, input, flags), "ours left, the interpreter's right, {flags:?}");
     (verdict, counters.total().template_inputs)
 }
 
+/// The verdict on one input by libbitcoinkernel's own call, which our way to its interpreter must share.
+#[track_caller]
+fn kernel_accepts(tx: Tx<'_>, coins: &SpentCoins, input: usize, flags: Flags) -> bool {
+    let transaction = bitcoinkernel::Transaction::new(tx.raw()).unwrap();
+    let outputs: Vec<TxOut> =
+        coins.iter().map(|coin| TxOut::new(&ScriptPubkey::new(coin.script).unwrap(), coin.value_sat as i64)).collect();
+    let data = PrecomputedTransactionData::new(&transaction, &outputs).unwrap();
+    let (script, value_sat) = (outputs[input].script_pubkey(), outputs[input].value());
+    let verdict = bitcoinkernel::verify(&script, Some(value_sat), &transaction, input, Some(flags.0), &data).is_ok();
+    let direct = verify_input(tx, coins, 0, input, flags);
+    assert_eq!(direct, verdict, "without copies left, libbitcoinkernel's call right, input {input}, {flags:?}");
+    verdict
+}
+
 /// The interpreter's verdict: the first input it refuses.
+#[track_caller]
 pub fn kernels(tx: Tx<'_>, coins: &SpentCoins, flags: Flags) -> Result<(), ScriptFailure> {
-    let refused = (0..tx.input_count()).find(|&input| !verify_input(tx, coins, 0, input, flags));
+    let refused = (0..tx.input_count()).find(|&input| !kernel_accepts(tx, coins, input, flags));
     refused.map_or(Ok(()), |input_index| Err(ScriptFailure { tx_index: 0, input_index }))
 }
 

@@ -236,27 +236,27 @@ impl InFlight {
     }
 }
 
-/// A part of a lot's inputs: transactions of blocks, by position in the lot.
+/// A part of a lot's inputs: positions among a block's inputs, by position of the block in the lot.
 type ScriptTask = Vec<(usize, Range<usize>)>;
 
-/// Cuts the transactions of a lot into tasks of about [`SCRIPT_TASK_INPUTS`] inputs.
+/// Cuts the inputs of a lot into tasks of [`SCRIPT_TASK_INPUTS`], in the midst of transactions where need be: one
+/// transaction of a megabyte, the costliest kind, is shared by all threads.
 fn script_tasks(blocks: &[Connected]) -> Vec<ScriptTask> {
     let mut tasks = Vec::new();
     let mut task: ScriptTask = Vec::new();
-    let mut inputs = 0;
+    let mut room = SCRIPT_TASK_INPUTS;
     for (index, connected) in blocks.iter().enumerate().filter(|(_, connected)| connected.check_scripts) {
-        let parsed = connected.checked.block();
+        let count = connected.checked.block().input_count();
+        // The coinbase's input spends nothing.
         let mut first = 1;
-        for tx in parsed.txs().skip(1) {
-            inputs += tx.input_count();
-            if inputs >= SCRIPT_TASK_INPUTS {
-                task.push((index, first..tx.index() + 1));
+        while first < count {
+            let end = count.min(first + room);
+            task.push((index, first..end));
+            (room, first) = (room - (end - first), end);
+            if room == 0 {
                 tasks.push(std::mem::take(&mut task));
-                (first, inputs) = (tx.index() + 1, 0);
+                room = SCRIPT_TASK_INPUTS;
             }
-        }
-        if first < parsed.tx_count() {
-            task.push((index, first..parsed.tx_count()));
         }
     }
     if !task.is_empty() {
@@ -271,13 +271,13 @@ fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Op
     }
     let jobs: Vec<script::Job> = task
         .iter()
-        .map(|(index, txs)| {
+        .map(|(index, inputs)| {
             let connected = &blocks[*index];
             script::Job {
                 block: connected.checked.clone(),
                 spent: connected.spent.clone(),
                 flags: flags::at(connected.height, connected.checked.hash(), &judges.params),
-                txs: txs.clone(),
+                inputs: inputs.clone(),
             }
         })
         .collect();

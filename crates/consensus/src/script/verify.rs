@@ -23,7 +23,9 @@ use super::template::{self, Plan, Subject};
 use crate::block::CheckedBlock;
 use crate::flags::Flags;
 
-/// Transactions of one block, to be judged together.
+/// Inputs of one block, to be judged together.
+///
+/// A transaction may be cut: many threads can share one of a megabyte.
 #[derive(Clone)]
 pub struct Job {
     /// The block.
@@ -32,8 +34,8 @@ pub struct Job {
     pub spent: Arc<SpentCoins>,
     /// The rules of its height.
     pub flags: Flags,
-    /// Positions of the transactions; a coinbase among them is passed over.
-    pub txs: Range<usize>,
+    /// Positions among the inputs of all transactions; the coinbase's, which is 0, is passed over.
+    pub inputs: Range<usize>,
 }
 
 /// Inputs of one transaction to be judged, without a block around it.
@@ -105,22 +107,44 @@ impl Counters {
     }
 }
 
-/// Judges transactions of blocks.
+/// Judges inputs of blocks.
 pub fn verify(jobs: &[Job], engine: &dyn Engine, counters: &Counters) -> Vec<Result<(), ScriptFailure>> {
     let mut queue = Queue::new(jobs.len(), engine);
     for (number, job) in jobs.iter().enumerate() {
-        let block = job.block.block();
-        for index in job.txs.clone().filter(|&index| index > 0) {
-            let tx = block.tx(index);
-            // The coinbase has one input and spends no coin.
-            let coins = TxCoins::new(&job.spent, tx.input_range().start - 1, tx.input_count());
-            let inputs = 0..tx.input_count();
-            if !queue.add(number, &TxJob { tx, coins, flags: job.flags, inputs }) {
+        for part in tx_jobs(job) {
+            if !queue.add(number, &part) {
                 break;
             }
         }
     }
     queue.finish(counters)
+}
+
+/// The transactions that a job's inputs belong to, the coinbase left out.
+fn tx_jobs(job: &Job) -> impl Iterator<Item = TxJob<'_>> {
+    let (block, Range { start, end }) = (job.block.block(), job.inputs.clone());
+    let count = block.tx_count();
+    let first = first_where(count, |index| block.tx(index).input_range().end > start);
+    let cut = move |index: usize| {
+        let tx = block.tx(index);
+        let whole = tx.input_range();
+        // The coinbase has one input and spends no coin.
+        let coins = TxCoins::new(&job.spent, whole.start - 1, whole.len());
+        let inputs = start.max(whole.start) - whole.start..end.min(whole.end) - whole.start;
+        TxJob { tx, coins, flags: job.flags, inputs }
+    };
+    let belongs = move |&index: &usize| block.tx(index).input_range().start < end;
+    (first.max(1)..count).take_while(belongs).map(cut)
+}
+
+/// The first of `0..count` for which a test holds that holds for all after it.
+fn first_where(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
 }
 
 /// Judges transactions, each for itself.

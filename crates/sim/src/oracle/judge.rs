@@ -129,8 +129,8 @@ impl Judge {
         spent: Arc<SpentCoins>,
         context: &Context<'_>,
     ) -> Result<(), BlockError> {
-        let txs = 0..checked.block().tx_count();
-        let job = Job { block: checked.clone(), spent, flags: context.flags, txs };
+        let inputs = 0..checked.block().input_count();
+        let job = Job { block: checked.clone(), spent, flags: context.flags, inputs };
         let verdicts = script::verify(&[job], &*self.engine, &self.counters);
         verdicts
             .into_iter()

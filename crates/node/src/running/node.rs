@@ -106,7 +106,7 @@ impl Node {
         });
         let writer = writer.map_err(|error| Failure::Run(format!("no thread for the writer: {error}")))?;
         Ok(Node {
-            electrum: None,
+            electrum,
             writer: Some(writer),
             opened,
             handle: None,

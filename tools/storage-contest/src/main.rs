@@ -1,7 +1,7 @@
 //! The storage contest: 20 million rows of our own shape through RocksDB, fjall and our own files.
 //!
 //! In:     `storage-contest run ENGINE DIR [BATCHES]`, `storage-contest kill ENGINE DIR [BATCHES]`;
-//!         engines: rocksdb, fjall, runs.
+//!         engines: rocksdb, fjall, runs, segments.
 //! Out:    one line of JSON a phase, on standard output.
 //! Fails:  with exit code 1 and one line when an engine fails or answers wrongly.
 //!
@@ -12,6 +12,7 @@ mod fjall_store;
 mod measure;
 mod rocks;
 mod runs;
+mod segments;
 mod workload;
 
 use engine::{Engine, Outcome};
@@ -39,10 +40,11 @@ fn main() -> ExitCode {
                 "rocksdb" => phase_of::<rocks::Rocks>(phase, engine, Path::new(dir), batches),
                 "fjall" => phase_of::<fjall_store::Fjall>(phase, engine, Path::new(dir), batches),
                 "runs" => phase_of::<runs::Runs>(phase, engine, Path::new(dir), batches),
-                _ => Err(format!("unknown engine {engine}: rocksdb, fjall or runs")),
+                "segments" => phase_of::<segments::Segments>(phase, engine, Path::new(dir), batches),
+                _ => Err(format!("unknown engine {engine}: rocksdb, fjall, runs or segments")),
             }
         }
-        _ => Err("usage: storage-contest run|kill rocksdb|fjall|runs DIR [BATCHES]".into()),
+        _ => Err("usage: storage-contest run|kill rocksdb|fjall|runs|segments DIR [BATCHES]".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

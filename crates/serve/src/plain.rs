@@ -86,6 +86,11 @@ impl PlainView {
         if self.stale { Err(ViewError::Stale) } else { Ok(()) }
     }
 
+    /// A number that differs from block to block, for coinbases that must not be equal.
+    pub fn next_tag(&self) -> u8 {
+        self.headers.len() as u8
+    }
+
     /// Every script that has a history.
     pub fn scripts(&self) -> impl Iterator<Item = &ScriptHash> {
         self.history.keys()
@@ -219,6 +224,11 @@ impl PlainChain {
         let mut view = (**self.state.read().expect("tests do not poison it")).clone();
         view.padding = Some((script, entries));
         *self.state.write().expect("tests do not poison it") = Arc::new(view);
+    }
+
+    /// The block at `height`.
+    pub fn block(&self, height: u32) -> Block {
+        self.blocks.lock().expect("tests do not poison it")[height as usize].clone()
     }
 
     /// The chain as it is now.

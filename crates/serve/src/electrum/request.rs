@@ -161,6 +161,10 @@ pub fn parse(text: &str) -> Result<Request<'_>, Refused<'_>> {
         };
         refuse(Some("null"), true, error)
     })?;
+    // A list of four would otherwise pass for an object: that is how a derived reader takes structures.
+    if !text.trim_start().starts_with('{') {
+        return Err(refuse(Some("null"), true, Error::InvalidRequest("a request is an object")));
+    }
     let two = match envelope.jsonrpc.map(RawValue::get) {
         None | Some("null" | "\"1.0\"") => false,
         Some("\"2.0\"") => true,
@@ -271,7 +275,7 @@ mod tests {
         check(r#"{"id":1}"#, Err((Some("1"), false, -32600)));
         check(r#"{}"#, Err((Some("null"), false, -32600)));
         check(r#"{"id":1,"id":2,"method":"m"}"#, Err((Some("null"), true, -32600)));
-        for scalar in ["1", "null", "\"x\"", "true"] {
+        for scalar in ["1", "null", "\"x\"", "true", "[]", r#"["2.0",1,"m",[]]"#] {
             check(scalar, Err((Some("null"), true, -32600)));
         }
         for broken in ["{", "x", "{\"id\":1}}", "\u{feff}{}", "\0", "GET / HTTP/1.1"] {

@@ -1,0 +1,13 @@
+//! The Electrum server from outside: recorded answers, real sockets, hostile clients.
+//!
+//! In:     a chain in memory whose first nine blocks are mainnet's.
+//! Out:    one module a subject.
+//! Fails:  where an answer differs from the recorded one or a promise about limits is not kept.
+
+mod abuse;
+mod chain;
+mod client;
+mod golden;
+mod notify;
+mod published;
+mod queries;

@@ -191,7 +191,7 @@ pub struct Judges {
 /// A lot on its way through the script checks.
 pub struct InFlight {
     /// The blocks, lowest first.
-    pub blocks: Vec<Connected>,
+    pub blocks: Arc<Vec<Connected>>,
     /// Bytes of the blocks.
     pub bytes: u64,
     scripts: Vec<Ticket<Option<(usize, Failure)>>>,
@@ -201,6 +201,7 @@ pub struct InFlight {
 impl InFlight {
     /// Queues everything that remains to be judged about `blocks`.
     pub fn submit(blocks: Vec<Connected>, judges: &Arc<Judges>, pool: &Pool) -> InFlight {
+        let blocks = Arc::new(blocks);
         let bytes = blocks.iter().map(|block| block.checked.block().bytes().len() as u64).sum();
         let scripts = script_tasks(&blocks)
             .into_iter()
@@ -222,7 +223,7 @@ impl InFlight {
     }
 
     /// Waits, and answers with the blocks and what was found.
-    pub fn wait(self) -> (Vec<Connected>, Verdict) {
+    pub fn wait(self) -> (Arc<Vec<Connected>>, Verdict) {
         let mut verdict = self.rest.wait();
         for ticket in self.scripts {
             if let Some((index, failure)) = ticket.wait()

@@ -400,7 +400,7 @@ impl Chain {
         let mut above: Vec<Connected> = blocks[passed..].to_vec();
         for later in stages.in_flight.drain(..) {
             stages.bytes -= later.bytes;
-            above.extend(later.wait().0);
+            above.extend(later.wait().0.iter().cloned());
         }
         for block in above.iter().rev() {
             self.take_back(&block.checked, &block.spent, block.checked.block().tx_count())?;

@@ -6,6 +6,7 @@
 //! Source: Core's `CBlockIndex` (skip pointers: `GetSkipHeight`), `ChainstateManager::AcceptBlockHeader`; of tips with
 //!         equal work the one seen first stays (Core's `CBlockIndexWorkComparator`).
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use consensus::header::{self, Ancestry};
@@ -71,6 +72,8 @@ pub struct HeaderTree {
     early: Vec<Seen>,
     /// Other places of blocks that are in the files more than once.
     copies: HashMap<u32, Vec<Position>>,
+    /// Work of the bits seen last.
+    work_of_bits: (u32, Work),
     best: u32,
     tallest: u32,
 }
@@ -79,11 +82,16 @@ pub struct HeaderTree {
 pub struct Branch<'a> {
     tree: &'a HeaderTree,
     tip: NodeId,
+    /// The node asked for last: rules walk down step by step, so the next one is its parent.
+    last: Cell<NodeId>,
 }
 
 impl Ancestry for Branch<'_> {
     fn header(&self, height: u32) -> Header {
-        let id = self.tree.ancestor(self.tip, height).expect("rules ask for ancestors only");
+        let last = self.last.get();
+        let from = if self.tree.height(last) >= height { last } else { self.tip };
+        let id = self.tree.ancestor(from, height).expect("rules ask for ancestors only");
+        self.last.set(id);
         self.tree.nodes[id.0 as usize].header
     }
 }
@@ -109,6 +117,7 @@ impl HeaderTree {
             waiting_count: 0,
             early: Vec::new(),
             copies: HashMap::new(),
+            work_of_bits: (params.genesis.bits, header::work_of(params.genesis.bits)),
             best: 0,
             tallest: 0,
         }
@@ -146,7 +155,7 @@ impl HeaderTree {
             return Inserted::Waiting;
         };
         let height = self.nodes[parent as usize].height + 1;
-        let branch = Branch { tree: self, tip: NodeId(parent) };
+        let branch = self.branch(NodeId(parent));
         match header::check(&seen.header, height, &branch, now_s, &self.params) {
             Ok(()) => {}
             Err(HeaderError::TimeTooNew { .. }) => {
@@ -179,7 +188,11 @@ impl HeaderTree {
 
     fn append(&mut self, seen: Seen, hash: BlockHash, parent: u32, height: u32) -> NodeId {
         let id = u32::try_from(self.nodes.len()).expect("fewer than 2^32 headers fit into memory");
-        let work = self.nodes[parent as usize].work + header::work_of(seen.header.bits);
+        // Bits change once in 2,016 blocks, and work is a long division.
+        if self.work_of_bits.0 != seen.header.bits {
+            self.work_of_bits = (seen.header.bits, header::work_of(seen.header.bits));
+        }
+        let work = self.nodes[parent as usize].work + self.work_of_bits.1;
         let skip = self.ancestor(NodeId(parent), skip_height(height)).expect("below its parent").0;
         let invalid = self.nodes[parent as usize].invalid;
         let position = Some(seen.position);
@@ -280,7 +293,7 @@ impl HeaderTree {
 
     /// The branch that ends in `tip`.
     pub fn branch(&self, tip: NodeId) -> Branch<'_> {
-        Branch { tree: self, tip }
+        Branch { tree: self, tip, last: Cell::new(tip) }
     }
 
     /// The parent; the genesis header is its own.

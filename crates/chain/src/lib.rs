@@ -4,6 +4,7 @@
 //! Out:    committed state at the best valid tip, [`View`]s of it, [`Event`]s.
 //! Fails:  [`ChainError`] when the disk fails; invalid blocks are refused and reported, never connected.
 
+mod digest;
 mod handle;
 mod lot;
 mod pipeline;
@@ -12,6 +13,7 @@ mod tree;
 mod view;
 mod writer;
 
+pub use digest::{Digest, TableDigest};
 pub use handle::{Event, Handle, Phase, Status};
 pub use tree::{HeaderTree, Inserted, NodeId, Seen};
 pub use view::{HistoryEntry, Spender, Tip, TxAt, UnspentEntry, View, ViewError};

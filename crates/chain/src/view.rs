@@ -217,8 +217,7 @@ impl View {
 
     /// Ordinal after the last transaction of the block at `height`.
     fn tx_end(&self, height: u32) -> Result<TxNum, ViewError> {
-        let next = self.snapshot.block_entry(height + 1)?;
-        Ok(next.map_or(self.snapshot.tx_count(), |next| next.first_tx_num))
+        Ok(self.snapshot.txs_of_block(height)?.ok_or(ViewError::BlockGone { height })?.end)
     }
 
     fn read(&self, place: Place) -> Result<Vec<u8>, ViewError> {
@@ -281,8 +280,8 @@ impl View {
         let mut entries = Vec::new();
         for row in self.snapshot.rows(Table::Unspent, tag, from)?.take(limit) {
             let row = row?;
-            let (tx_num, vout) =
-                self.snapshot.tx_of_txo(row.lo)?.ok_or(ViewError::NoSuchOrdinal { ordinal: row.lo })?;
+            let no_such = ViewError::NoSuchOrdinal { ordinal: row.lo };
+            let (_, tx_num, vout) = self.snapshot.place_of_txo(row.lo)?.ok_or(no_such)?;
             let tx = self.tx_at(tx_num)?;
             let outpoint = OutPoint { txid: tx.txid, vout };
             entries.push(UnspentEntry { txo_num: row.lo, height: tx.height, outpoint, value_sat: row.value });

@@ -432,7 +432,7 @@ impl Chain {
             mountain: self.mountain.clone(),
         };
         *self.shared.view.write().expect("no panic while held") = Arc::new(view);
-        let (coins_bytes, stored_bytes) = (self.coins.bytes() as u64, 0);
+        let (coins_bytes, stored_bytes) = (self.coins.bytes() as u64, stored_bytes(&self.store));
         self.shared.update(|status| {
             status.committed_height = tip.height;
             status.commits += 1;
@@ -488,6 +488,11 @@ impl Chain {
 
 /// Notes about the block files that the status keeps.
 const NOTES_MAX: usize = 20;
+
+/// Bytes of all tables and columns.
+fn stored_bytes(store: &Store) -> u64 {
+    store.snapshot().sizes().iter().map(|section| section.bytes).sum()
+}
 
 /// What is odd about the block files, in a sentence; a record that is still being written is not odd.
 fn describe(note: &Note) -> Option<String> {

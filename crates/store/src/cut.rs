@@ -11,7 +11,7 @@ use primitives::TxoNum;
 use stdx::disk::Disk;
 use stdx::pool::Pool;
 
-use crate::coins::DirtyCoins;
+use crate::coins::{DirtyCoins, UnspentChange};
 use crate::columns::ColumnName;
 use crate::error::StoreError;
 use crate::row::{Batch, Op, Row, Table};
@@ -50,7 +50,7 @@ pub struct WrittenCut {
 }
 
 impl CutJob {
-    /// Sorts and writes one segment; returns once it is on the disk. Sections are built at the same time on the pool.
+    /// Sorts and writes one segment; returns once it is on the disk. The sections but the first are built on the pool.
     pub fn run(self, pool: &Pool) -> Result<WrittenCut, StoreError> {
         let CutJob { disk, dir, segment_id: id, snapshot, batch, coins, state } = self;
         if batch.rows() == 0 && coins.is_empty() {
@@ -59,15 +59,14 @@ impl CutJob {
         let Batch { history, txid, spender, history_deleted, txid_deleted, spender_deleted } = batch;
         let mut coins = coins;
         let unspent = std::mem::take(&mut coins.unspent);
+        let mut writer = SegmentWriter::create(disk, &dir, id)?;
         let tickets = [
-            pool.submit(move || Ok(coins_section(id, coins))),
             pool.submit(move || Ok(pairs_section(id, Table::History, history, history_deleted))),
             pool.submit(move || unspent_section(id, unspent, &snapshot)),
             pool.submit(move || Ok(pairs_section(id, Table::Txid, txid, txid_deleted))),
             pool.submit(move || Ok(spender_section(id, spender, spender_deleted))),
         ];
-        let mut writer = SegmentWriter::create(disk, &dir, id)?;
-        let mut failed = None;
+        let mut failed = write_coins(id, coins, &mut writer).err();
         for ticket in tickets {
             let written = ticket.wait().and_then(|section| match failed {
                 None => writer.end_section(section),
@@ -85,12 +84,18 @@ impl CutJob {
     }
 }
 
-fn coins_section(id: u64, mut coins: DirtyCoins) -> SectionWriter {
+/// The largest section goes to the file as it is made.
+fn write_coins(id: u64, mut coins: DirtyCoins, writer: &mut SegmentWriter) -> Result<(), StoreError> {
     coins.sort();
     let rows = coins.rows();
     let mut section = SectionWriter::new(id, Section::Coins, rows.len() as u64);
-    rows.for_each(|row| section.push_coin(&row));
-    section
+    for row in rows {
+        section.push_coin(&row);
+        if SegmentWriter::wants_drain(&section) {
+            writer.drain(&mut section)?;
+        }
+    }
+    writer.end_section(section)
 }
 
 /// Rows of a table whose key is all there is; puts or deletes, not both of one key.
@@ -159,12 +164,17 @@ fn sort_pairs(pairs: &mut Vec<(u64, u32)>) {
     *pairs = sorted;
 }
 
-fn unspent_section(id: u64, mut rows: Vec<Row>, before: &Snapshot) -> Result<SectionWriter, StoreError> {
+fn unspent_section(id: u64, mut changes: Vec<UnspentChange>, before: &Snapshot) -> Result<SectionWriter, StoreError> {
     let mut section = SectionWriter::new(id, Section::Rows(Table::Unspent), 0);
-    rows.sort_unstable_by_key(|row| (row.hi, row.lo));
-    for script in rows.chunk_by(|a, b| a.hi == b.hi) {
+    changes.sort_unstable_by_key(UnspentChange::key);
+    for script in changes.chunk_by(|a, b| a.key().0 == b.key().0) {
+        if script.len() < RESET_DELETES_MIN {
+            script.iter().for_each(|change| section.push_row(change.row()));
+            continue;
+        }
+        let script: Vec<Row> = script.iter().map(UnspentChange::row).collect();
         let deletes = script.iter().filter(|row| row.op == Op::Delete).count();
-        match if deletes >= RESET_DELETES_MIN { rows_after(script, deletes, before)? } else { None } {
+        match if deletes >= RESET_DELETES_MIN { rows_after(&script, deletes, before)? } else { None } {
             Some(live) => {
                 section.push_row(Row { hi: script[0].hi, lo: 0, value: 0, op: Op::Reset });
                 live.into_iter().for_each(|row| section.push_row(Row { op: Op::Put, ..row }));

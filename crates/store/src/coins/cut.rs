@@ -9,13 +9,62 @@ use super::table::{DIRTY, LISTED, LIVE, ON_DISK, PENDING};
 use crate::row::{Op, Row};
 use crate::segment::{COIN_KEY_BYTES, CoinRow, key_of, put_body};
 
-/// Where a coin row lies in the arena: first eight bytes of its key, then offset and length of its bytes.
+/// Where a coin row lies in the arena: first eight bytes of its key, then offset, length and operation in one word.
 #[derive(Clone, Copy)]
 struct Placed {
     prefix: u64,
-    offset: u64,
-    length: u32,
-    op: Op,
+    place: u64,
+}
+
+/// Bytes of key and body of a usual coin; what is reserved for each.
+const ROW_BYTES: usize = 68;
+/// Bits of a row's length.
+const LENGTH_BITS: u32 = 22;
+/// Bits of an operation.
+const OP_BITS: u32 = 2;
+/// Longest row: a key, and a script as long as a block.
+const _: () = assert!(primitives::block::BLOCK_BYTES_MAX + 100 < 1 << LENGTH_BITS);
+
+impl Placed {
+    fn new(prefix: u64, offset: usize, end: usize, op: Op) -> Placed {
+        let (offset, length) = (offset as u64, (end - offset) as u64);
+        assert!(length < 1 << LENGTH_BITS && offset < 1 << (64 - LENGTH_BITS - OP_BITS));
+        Placed { prefix, place: (offset << LENGTH_BITS | length) << OP_BITS | op as u64 }
+    }
+
+    fn op(&self) -> Op {
+        Op::from_bits(self.place)
+    }
+
+    fn range(&self) -> std::ops::Range<usize> {
+        let offset = (self.place >> (LENGTH_BITS + OP_BITS)) as usize;
+        offset..offset + (self.place >> OP_BITS) as usize % (1 << LENGTH_BITS)
+    }
+}
+
+/// An unspent row in 24 bytes; [`Row`] takes 32.
+#[derive(Clone, Copy)]
+pub(crate) struct UnspentChange {
+    tag: u64,
+    txo_and_op: u64,
+    value_sat: u64,
+}
+
+impl UnspentChange {
+    fn new(tag: u64, txo_num: u64, value_sat: u64, op: Op) -> UnspentChange {
+        UnspentChange { tag, txo_and_op: txo_num << OP_BITS | op as u64, value_sat }
+    }
+
+    /// Its order: script, then output.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.tag, self.txo_and_op)
+    }
+
+    /// The row it stands for.
+    pub(crate) fn row(&self) -> Row {
+        let (lo, op) = (self.txo_and_op >> OP_BITS, Op::from_bits(self.txo_and_op));
+        Row { hi: self.tag, lo, value: self.value_sat, op }
+    }
 }
 
 /// The changes of one cut.
@@ -25,7 +74,7 @@ pub(crate) struct DirtyCoins {
     arena: Vec<u8>,
     placed: Vec<Placed>,
     /// Unspent rows, in any order.
-    pub(crate) unspent: Vec<Row>,
+    pub(crate) unspent: Vec<UnspentChange>,
 }
 
 impl DirtyCoins {
@@ -35,7 +84,7 @@ impl DirtyCoins {
         let mut out = DirtyCoins::default();
         out.placed.reserve(coins.dirty);
         out.unspent.reserve(coins.dirty + coins.overwritten.len());
-        out.arena.reserve(coins.dirty * 72);
+        out.arena.reserve(coins.dirty * ROW_BYTES);
         for id in std::mem::take(&mut coins.listed) {
             let entry = coins.table.entry_mut(id);
             let flags = entry.flags() & !LISTED;
@@ -55,22 +104,20 @@ impl DirtyCoins {
                 put_body(&coin, &mut out.arena);
             }
             let value = if op.is_live() { coin.value_sat } else { 0 };
-            out.unspent.push(Row { hi: entry.tag, lo: coin.txo_num, value, op });
+            out.unspent.push(UnspentChange::new(entry.tag, coin.txo_num, value, op));
             let prefix = u64::from_be_bytes(entry.outpoint.txid.0[..8].try_into().expect("eight bytes"));
-            let length = (out.arena.len() - offset) as u32;
-            out.placed.push(Placed { prefix, offset: offset as u64, length, op });
+            out.placed.push(Placed::new(prefix, offset, out.arena.len(), op));
             entry.set_flags(after & !DIRTY | PENDING);
             coins.pending.push(id);
         }
         let gone = std::mem::take(&mut coins.overwritten);
-        out.unspent.extend(gone.into_iter().map(|(hi, lo)| Row { hi, lo, value: 0, op: Op::Delete }));
+        out.unspent.extend(gone.into_iter().map(|(tag, txo_num)| UnspentChange::new(tag, txo_num, 0, Op::Delete)));
         coins.dirty = 0;
         out
     }
 
     fn key(&self, placed: &Placed) -> &[u8; COIN_KEY_BYTES] {
-        let at = placed.offset as usize;
-        self.arena[at..at + COIN_KEY_BYTES].try_into().expect("a key is there")
+        self.arena[placed.range()].first_chunk().expect("a key is there")
     }
 
     /// Brings the coin rows into the order of their keys.
@@ -83,9 +130,8 @@ impl DirtyCoins {
     /// Coin rows in order, once sorted.
     pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = CoinRow<'_>> {
         self.placed.iter().map(|placed| {
-            let body_start = placed.offset as usize + COIN_KEY_BYTES;
-            let body_end = placed.offset as usize + placed.length as usize;
-            CoinRow { key: *self.key(placed), op: placed.op, body: &self.arena[body_start..body_end] }
+            let (key, body) = self.arena[placed.range()].split_first_chunk().expect("a key is there");
+            CoinRow { key: *key, op: placed.op(), body }
         })
     }
 

@@ -9,8 +9,9 @@
 //! Fails:  [`crate::StoreError`] where a segment cannot be read.
 
 mod cut;
+mod index;
 mod set;
 mod table;
 
-pub(crate) use cut::DirtyCoins;
+pub(crate) use cut::{DirtyCoins, UnspentChange};
 pub use set::{Coins, CoinsOptions, Fetch, SpentCoin, Tagger};

@@ -7,11 +7,14 @@
 //! Entries never move, so growing costs no copy; an index shard grows by itself (1/64 of all), without touching
 //! entries, because it keeps 32 bits of each hash. The hash is keyed, so nobody can aim at one bucket.
 
-use hashbrown::HashTable;
 use primitives::{Coin, OutPoint};
+
+use super::index::Index;
 
 /// Entries of a chunk.
 const CHUNK_ENTRIES: usize = 4096;
+/// Outpoints looked up at once: about as many misses as a core keeps in flight.
+const WARM_TOGETHER: usize = 16;
 /// Bits of a hash that choose the index shard.
 const SHARD_BITS: u32 = 6;
 /// Longest script kept inside its entry: every standard one fits (P2PK has 35 bytes, P2TR 34).
@@ -63,8 +66,9 @@ impl Script {
     }
 }
 
-/// One coin.
+/// One coin. Fields are in the order of `repr(C)`, so that [`Table::warm`] knows where an entry ends.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Entry {
     pub(super) outpoint: OutPoint,
     height_and_coinbase: u32,
@@ -116,28 +120,19 @@ impl Entry {
     }
 }
 
-/// Number of an entry, and 32 bits of its hash.
-type IndexSlot = (u32, u32);
-
 /// The table.
 pub(super) struct Table {
     chunks: Vec<Vec<Entry>>,
     free: Vec<u32>,
-    shards: Vec<HashTable<IndexSlot>>,
+    shards: Vec<Index>,
     key: [u64; 2],
     boxed_bytes: usize,
     used: usize,
 }
 
-/// The 64-bit hash that an index shard uses for 32 bits of the full one.
-#[inline]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 impl Table {
     pub(super) fn new(key: [u64; 2]) -> Table {
-        let shards = (0..1 << SHARD_BITS).map(|_| HashTable::new()).collect();
+        let shards = (0..1 << SHARD_BITS).map(|_| Index::default()).collect();
         Table { chunks: Vec::new(), free: Vec::new(), shards, key, boxed_bytes: 0, used: 0 }
     }
 
@@ -166,24 +161,32 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, outpoint: &OutPoint) -> Option<u32> {
         let (shard, hash) = self.place(outpoint);
-        let is_it = |&(id, other): &IndexSlot| other == hash && self.entry(id).outpoint == *outpoint;
-        self.shards[shard].find(spread(hash), is_it).map(|&(id, _)| id)
+        self.shards[shard].find(hash, |id| self.entry(id).outpoint == *outpoint)
     }
 
-    /// Whether each outpoint has an entry. Probes first, entries second, so that their cache misses overlap.
-    pub(super) fn find_many(&self, outpoints: &[OutPoint]) -> Vec<bool> {
-        const TOGETHER: usize = 16;
-        let mut found = Vec::with_capacity(outpoints.len());
-        for group in outpoints.chunks(TOGETHER) {
-            let mut ids = [None; TOGETHER];
+    /// Brings the entries of `outpoints`, or the places where they would be, into the cache. Index slots first and
+    /// entries second, so that the misses of each kind overlap.
+    pub(super) fn warm(&self, outpoints: &[OutPoint]) {
+        for group in outpoints.chunks(WARM_TOGETHER) {
+            let mut ids = [None; WARM_TOGETHER];
             for (id, outpoint) in ids.iter_mut().zip(group) {
                 let (shard, hash) = self.place(outpoint);
-                *id = self.shards[shard].find(spread(hash), |&(_, other)| other == hash).map(|&(id, _)| id);
+                *id = self.shards[shard].find(hash, |_| true);
             }
-            for (id, outpoint) in ids.iter().zip(group) {
-                let first = id.is_some_and(|id| self.entry(id).outpoint == *outpoint);
-                found.push(first || id.is_some() && self.find(outpoint).is_some());
-            }
+            let touch = |id: &u32| {
+                let entry = self.entry(*id);
+                u64::from(entry.outpoint.txid.0[0]) + entry.tag + entry.script.bytes().last().map_or(0, |b| (*b).into())
+            };
+            std::hint::black_box(ids.iter().flatten().map(touch).sum::<u64>());
+        }
+    }
+
+    /// Whether each outpoint has an entry.
+    pub(super) fn find_many(&self, outpoints: &[OutPoint]) -> Vec<bool> {
+        let mut found = Vec::with_capacity(outpoints.len());
+        for group in outpoints.chunks(WARM_TOGETHER) {
+            self.warm(group);
+            found.extend(group.iter().map(|outpoint| self.find(outpoint).is_some()));
         }
         found
     }
@@ -217,7 +220,7 @@ impl Table {
                 u32::try_from(chunk_index * CHUNK_ENTRIES + chunk.len() - 1).expect("fewer than 2^32 coins in memory")
             }
         };
-        self.shards[shard].insert_unique(spread(hash), (id, hash), |&(_, hash)| spread(hash));
+        self.shards[shard].insert(hash, id);
         id
     }
 
@@ -233,10 +236,7 @@ impl Table {
     #[inline]
     pub(super) fn free(&mut self, id: u32, parting: &mut Box<[u8]>) {
         let (shard, hash) = self.place(&self.entry(id).outpoint);
-        match self.shards[shard].find_entry(spread(hash), |slot| *slot == (id, hash)) {
-            Ok(slot) => drop(slot.remove()),
-            Err(_) => panic!("an entry in use is in the index"),
-        }
+        self.shards[shard].remove(hash, id);
         let entry = self.entry_mut(id);
         entry.set_flags(entry.flags() & LISTED);
         let boxed_bytes = entry.script.boxed_bytes();
@@ -260,10 +260,10 @@ impl Table {
 
     /// Bytes of memory it takes.
     pub(super) fn bytes(&self) -> usize {
-        let index: usize = self.shards.iter().map(HashTable::allocation_size).sum();
+        let index: usize = self.shards.iter().map(Index::bytes).sum();
         self.chunks.len() * CHUNK_ENTRIES * size_of::<Entry>() + index + self.boxed_bytes + self.free.capacity() * 4
     }
 
     /// Bytes one more entry takes on average.
-    pub(super) const ENTRY_BYTES: usize = size_of::<Entry>() + 2 * (size_of::<IndexSlot>() + 1);
+    pub(super) const ENTRY_BYTES: usize = size_of::<Entry>() + 14;
 }

@@ -25,6 +25,8 @@ use crate::writer::{Chain, ChainError};
 
 /// Lots being read and checked ahead of the writer for each thread of the pool: one at work and one in the queue.
 const LOTS_AHEAD_PER_THREAD: usize = 2;
+/// Coins brought into the processor's cache at once, before they are spent one by one.
+const COINS_WARMED: usize = 32;
 
 type Preparing = (u64, Ticket<Vec<Result<Prepared, (NodeId, PrepareError)>>>);
 
@@ -251,8 +253,10 @@ impl Chain {
         let mut spent = SpentCoins::with_capacity(inputs);
         let mut spent_tags = Vec::with_capacity(inputs);
         let mut txo_num = stages.next_txo_num;
+        let outpoints: Vec<OutPoint> =
+            checked.block().txs().skip(1).flat_map(|tx| tx.inputs().map(|input| input.outpoint())).collect();
         for tx in checked.block().txs() {
-            if let Err(failure) = self.spend_inputs(&tx, &mut spent, &mut spent_tags) {
+            if let Err(failure) = self.spend_inputs(&tx, &outpoints, &mut spent, &mut spent_tags) {
                 self.take_back(&checked, &spent, tx.index())?;
                 return Err(failure);
             }
@@ -303,14 +307,18 @@ impl Chain {
     fn spend_inputs(
         &mut self,
         tx: &Tx<'_>,
+        outpoints: &[OutPoint],
         spent: &mut SpentCoins,
         spent_tags: &mut Vec<u64>,
     ) -> Result<(), ConnectFailure> {
         if tx.index() == 0 {
             return Ok(());
         }
-        for input in tx.inputs() {
-            let outpoint = input.outpoint();
+        for index in tx.input_range() {
+            let (outpoint, rest) = (outpoints[index - 1], &outpoints[index - 1..]);
+            if (index - 1) % COINS_WARMED == 0 {
+                self.coins.warm(&rest[..rest.len().min(COINS_WARMED)]);
+            }
             match self.coins.spend(&outpoint)? {
                 Some(found) => {
                     spent.push(found.coin);

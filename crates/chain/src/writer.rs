@@ -406,8 +406,7 @@ impl Chain {
     /// True when it is time to commit during an import.
     pub(crate) fn commit_is_due(&self) -> bool {
         let shares = self.options.shares();
-        self.coins.dirty_bytes() >= shares.coins_bytes / 2
-            || self.coins.bytes() >= shares.coins_bytes
+        self.coins.wants_cut()
             || self.batch.bytes() >= shares.batch_bytes
             || self.world.clock.monotonic() >= self.last_commit + self.options.commit_interval
     }

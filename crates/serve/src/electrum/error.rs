@@ -153,7 +153,7 @@ impl fmt::Display for Error {
                 write!(f, "syncing: index at height {} of {}", progress.index_height, progress.headers_height)
             }
             Error::HistoryTooLong { max } => {
-                write!(f, "history too long: more than {max} entries (the server's electrum_history_max)")
+                write!(f, "history too long: more than {max} entries (the server's electrum_history_entries_max)")
             }
             Error::TooManySubscriptions { max } => write!(f, "at most {max} scripts may be subscribed to"),
             Error::TooSlow { max_s } => write!(f, "the answer takes more than {max_s} seconds to compute"),

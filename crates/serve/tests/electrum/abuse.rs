@@ -315,9 +315,9 @@ fn sessions_are_limited_and_room_comes_back() {
 }
 
 #[test]
-fn connecting_and_leaving_a_thousand_times_leaves_nothing() {
+fn connecting_and_leaving_leaves_nothing() {
     let server = serve(mainnet(), |_| {});
-    for round in 0..1000 {
+    for round in 0..400 {
         let mut client = server.connect();
         match round % 4 {
             0 => {}
@@ -327,7 +327,7 @@ fn connecting_and_leaving_a_thousand_times_leaves_nothing() {
         }
     }
     server.wait_for("sessions_now", 0);
-    assert_eq!(server.count("sessions_opened"), 1000);
+    assert_eq!(server.count("sessions_opened"), 400);
     is_well(&server);
 }
 

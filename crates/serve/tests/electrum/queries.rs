@@ -130,7 +130,7 @@ fn a_long_history_is_refused_where_a_maximum_is_set_and_never_shown_as_empty() {
     for method in ["get_history", "subscribe"] {
         let (code, text) = client.refusal(&format!("blockchain.scripthash.{method}"), json!([script.to_string()]));
         assert_eq!(code, 10_001);
-        assert!(text.contains("5000") && text.contains("electrum_history_max"), "{text}");
+        assert!(text.contains("5000") && text.contains("electrum_history_entries_max"), "{text}");
     }
     assert_eq!(server.count("subscriptions_now"), 0, "a refused subscription is none");
     server.chain.pad(script, 5000);

@@ -8,4 +8,5 @@ pub mod book;
 pub mod disk;
 pub mod forge;
 pub mod muhash;
+pub mod mutate;
 pub mod oracle;

@@ -16,7 +16,6 @@ use primitives::encode::ParseError;
 use primitives::{Block, Coin, Header, OutPoint, Params, SpentCoins};
 use sigs::Engine;
 
-use super::Verdict;
 use crate::book::{Book, BookCoin, is_unspendable};
 
 /// Why a block is refused.
@@ -24,6 +23,8 @@ use crate::book::{Book, BookCoin, is_unspendable};
 pub enum Refusal {
     /// Its bytes are no block.
     Parse(ParseError),
+    /// It does not extend the tip.
+    Orphan,
     /// It breaks a rule.
     Rule(BlockError),
 }
@@ -33,6 +34,7 @@ impl Refusal {
     pub fn word(&self) -> &'static str {
         match self {
             Refusal::Parse(_) => "parse",
+            Refusal::Orphan => "prev-blk-not-found",
             Refusal::Rule(error) => error.reject_word(),
         }
     }
@@ -89,14 +91,10 @@ impl Judge {
     }
 
     /// Judges a block that extends the tip, and takes it where it is valid.
-    pub fn feed(&mut self, bytes: &[u8]) -> Verdict {
-        match self.judge(bytes) {
-            Ok(checked) => {
-                self.book.connect(checked.block().clone());
-                Verdict::Accepted
-            }
-            Err(refusal) => Verdict::Refused(refusal.word().to_owned()),
-        }
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let checked = self.judge(bytes)?;
+        self.book.connect(checked.block().clone());
+        Ok(())
     }
 
     /// Judges a block that extends the tip.
@@ -105,6 +103,9 @@ impl Judge {
         let height = self.book.height() + 1;
         // Core looks at the block before its header's place.
         let checked = Arc::new(block::check(block, &self.params)?);
+        if checked.header().previous != self.book.tip() {
+            return Err(Refusal::Orphan);
+        }
         let headers = BookHeaders(&self.book);
         header::check(checked.header(), height, &headers, self.now_s, &self.params).map_err(BlockError::from)?;
         let median_time_past_s = header::median_time_past(height - 1, &headers);

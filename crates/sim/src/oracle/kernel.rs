@@ -34,7 +34,7 @@ impl Log for KeepRefusals {
 fn word_of(line: &str) -> Option<&str> {
     let after = ["AcceptBlock FAILED (", "Block validation error: "];
     let text = after.into_iter().find_map(|start| line.split_once(start)).map(|(_, text)| text)?;
-    Some(text.split([',', ')', ' ', '\n']).next().expect("split gives at least one piece"))
+    Some(text.split([',', '(', ')', ' ', '\n']).next().expect("split gives at least one piece"))
 }
 
 /// A folder of its own, removed at the end.

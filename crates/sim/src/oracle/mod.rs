@@ -19,5 +19,17 @@ pub enum Verdict {
     Refused(String),
 }
 
+impl Verdict {
+    /// What our judge's answer is in these words.
+    pub fn of(answer: &Result<(), judge::Refusal>) -> Verdict {
+        match answer {
+            Ok(()) => Verdict::Accepted,
+            Err(refusal) => Verdict::Refused(refusal.word().to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod direct;
 #[cfg(test)]
 mod tests;

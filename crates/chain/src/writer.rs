@@ -72,6 +72,8 @@ pub struct Options {
     pub commit_interval: Duration,
     /// How often the block files are looked at for new blocks once the tip is reached.
     pub poll_interval: Duration,
+    /// The chain that ends with this block is followed and no other, while it is valid; for comparing states.
+    pub last_block: Option<BlockHash>,
     /// 32 random bytes: key of the script tags of a new store, and of the coin table's hash function.
     pub secret: [u8; 32],
 }
@@ -85,6 +87,7 @@ impl Options {
             blocks_from,
             memory_bytes: 1 << 30,
             assume_valid: None,
+            last_block: None,
             skip_scripts: false,
             skip_index: false,
             commit_interval: Duration::from_secs(300),
@@ -324,8 +327,8 @@ impl Chain {
     /// Connects what the block files hold now, and commits; stops early when asked to.
     pub fn catch_up(&mut self) -> Result<(), ChainError> {
         self.scan()?;
-        while !self.stopping() && self.tree.best() != self.tip {
-            let target = self.tree.best();
+        while !self.stopping() && self.target() != self.tip {
+            let target = self.target();
             let fork = self.tree.fork_point(self.tip, target);
             if fork != self.tip {
                 self.disconnect_to(fork)?;
@@ -340,6 +343,12 @@ impl Chain {
         self.shared.update(|status| status.phase = Phase::Following);
         self.announce();
         self.poll_merge(false)
+    }
+
+    /// The block to stand at: the best there is, or the one the options name.
+    fn target(&self) -> NodeId {
+        let named = self.options.last_block.and_then(|hash| self.tree.find(&hash));
+        named.filter(|node| !self.tree.is_invalid(*node)).unwrap_or(self.tree.best())
     }
 
     /// Commits what is verified and ends the merge under way.

@@ -59,7 +59,8 @@ fn obey(request: Request) -> Result<ExitCode, Failure> {
         Request::Run(flags) => return command::run::run(&flags),
         Request::Reindex(flags) => return command::reindex::reindex(&flags),
         Request::Status { flags, json } => return command::status::status(&flags, json),
-        _ => return Err(Failure::Run("this command needs the chain, which is not built in yet".to_owned())),
+        Request::Verify(flags) => return command::verify::verify(&flags),
+        Request::Bench(arguments) => return Ok(bench::cli(arguments)),
     }
     Ok(ExitCode::SUCCESS)
 }

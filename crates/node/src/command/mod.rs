@@ -10,4 +10,5 @@ pub mod forge;
 pub mod reindex;
 pub mod run;
 pub mod status;
+pub mod verify;
 pub mod wallet;

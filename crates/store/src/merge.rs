@@ -75,6 +75,12 @@ impl RowMerge {
         Ok(RowMerge { cursors, reset: None })
     }
 
+    /// Segments it reads.
+    #[cfg(test)]
+    pub(crate) fn segment_count(&self) -> usize {
+        self.cursors.len()
+    }
+
     /// The next key: what its newest version says, and whether its oldest was written over something older.
     pub(crate) fn next(&mut self) -> Result<Option<(Row, bool)>, StoreError> {
         loop {

@@ -4,7 +4,6 @@
 //! Out:    [`Run`]: what it took until the tip was committed, what merging took after that, and what was done.
 //! Fails:  when a block is refused or the tip is not the best header: a faster import that ends elsewhere is none.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +41,17 @@ pub struct Settings {
     pub index: bool,
 }
 
+/// What one table takes on the disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TableSize {
+    /// Its name.
+    pub table: String,
+    /// Its rows, deletions that are still kept included.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
 /// What one import took and did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
@@ -55,8 +65,10 @@ pub struct Run {
     pub written_bytes: u64,
     /// Bytes of the data directory in the end.
     pub stored_bytes: u64,
-    /// The same by the first word of the files' names.
-    pub stored_by_kind: BTreeMap<String, u64>,
+    /// Rows and bytes of each table, over all segments.
+    pub tables: Vec<TableSize>,
+    /// Segment files.
+    pub segments: u64,
     /// Height of the tip.
     pub height: u32,
     /// Hash of the tip.
@@ -125,6 +137,11 @@ pub fn import(settings: &Settings) -> Result<Run, BenchError> {
     let settle_s = before.elapsed().as_secs_f64();
     let all = start.usage()?;
     let commits = chain.handle().status().commits;
+    let snapshot = chain.handle().view().snapshot().clone();
+    let size =
+        |size: &store::SectionSize| TableSize { table: size.name.to_owned(), rows: size.rows, bytes: size.bytes };
+    let tables = snapshot.sizes().iter().map(size).collect();
+    let segments = snapshot.segment_count() as u64;
     drop(chain);
     Ok(Run {
         import,
@@ -132,7 +149,8 @@ pub fn import(settings: &Settings) -> Result<Run, BenchError> {
         all,
         written_bytes: disk.written_bytes(),
         stored_bytes: measure::folder_bytes(&settings.datadir)?,
-        stored_by_kind: stored_by_kind(settings)?,
+        tables,
+        segments,
         height: status.height,
         tip: status.hash.to_string(),
         blocks: status.blocks,
@@ -145,23 +163,4 @@ pub fn import(settings: &Settings) -> Result<Run, BenchError> {
         interpreter_inputs: status.interpreter_inputs,
         commits,
     })
-}
-
-/// Bytes of the data directory by kind of file: the letters a file's name begins with.
-fn stored_by_kind(settings: &Settings) -> Result<BTreeMap<String, u64>, BenchError> {
-    let mut kinds = BTreeMap::new();
-    let mut folders = vec![settings.datadir.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(at(&folder))?.flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
-            if metadata.is_dir() {
-                folders.push(entry.path());
-                continue;
-            }
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let kind: String = name.chars().take_while(|letter| letter.is_alphabetic()).collect();
-            *kinds.entry(kind).or_default() += metadata.len();
-        }
-    }
-    Ok(kinds)
 }

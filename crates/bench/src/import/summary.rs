@@ -29,10 +29,15 @@ fn ratio(above: &[f64], below: &[f64]) -> Option<Value> {
     some.then(|| json!({ "by_median": median(above) / median(below), "by_least": least(above) / least(below) }))
 }
 
+fn table_bytes(run: &Run, wanted: impl Fn(&str) -> bool) -> u64 {
+    run.tables.iter().filter(|size| wanted(&size.table)).map(|size| size.bytes).sum()
+}
+
 /// Medians and ratios.
 pub fn of(options: &ImportOptions, runs: &Runs) -> Value {
     let ours = walls(&runs.ours);
     let kernel: Vec<f64> = runs.kernel.iter().map(|run| run.import.wall_s).collect();
+    let kernel_cpu: Vec<f64> = runs.kernel.iter().map(|run| run.import.cpu_s()).collect();
     let hashing: Vec<f64> = runs.hashing.iter().map(|run| run.hashing_s).collect();
     let first = &runs.ours[0];
     let wall_s = median(&ours);
@@ -53,8 +58,11 @@ pub fn of(options: &ImportOptions, runs: &Runs) -> Value {
         "peak_memory_bytes": runs.ours.iter().map(|run| run.all.peak_memory_bytes).max(),
         "written_per_block_byte": per_block_byte(first.written_bytes),
         "stored_per_block_byte": per_block_byte(first.stored_bytes),
+        "coins_per_block_byte": per_block_byte(table_bytes(first, |name| name == "coins")),
+        "index_per_block_byte": per_block_byte(table_bytes(first, |name| name != "coins")),
         "kernel_wall_s": spread(&kernel),
         "times_as_fast_as_kernel": ratio(&kernel, &ours),
+        "kernel_cpu_per_ours": ratio(&kernel_cpu, &cpus(&runs.ours)),
         "hashing_s": spread(&hashing),
         "times_the_time_of_hashing": ratio(&ours, &hashing),
         "index_share_of_time": index_share,
@@ -77,17 +85,25 @@ pub fn text(options: &ImportOptions, runs: &Runs, summary: &Value) -> String {
         options.crew.threads,
         table(options, runs).text(),
     );
-    let kinds: Vec<String> =
-        first.stored_by_kind.iter().map(|(kind, size)| format!("{kind} {}", bytes(*size))).collect();
+    let tables: Vec<String> = first.tables.iter().map(|size| format!("{} {}", size.table, bytes(size.bytes))).collect();
+    let percent = |name: &str| 100.0 * summary[name].as_f64().unwrap_or(0.0);
     text.push_str(&format!(
-        "kept: {}, {:.1} % of the blocks ({}); written: {:.2} bytes a block byte, merges included\n",
+        "kept: {}, {:.1} % of the blocks, of which coins {:.1} and index {:.1} %: {}, in {} segments\n",
         bytes(first.stored_bytes),
-        100.0 * summary["stored_per_block_byte"].as_f64().unwrap_or(0.0),
-        kinds.join(", "),
-        summary["written_per_block_byte"].as_f64().unwrap_or(0.0),
+        percent("stored_per_block_byte"),
+        percent("coins_per_block_byte"),
+        percent("index_per_block_byte"),
+        tables.join(", "),
+        first.segments,
+    ));
+    text.push_str(&format!(
+        "written: {:.2} bytes a block byte, merges included, in {} commits\n",
+        percent("written_per_block_byte") / 100.0,
+        first.commits,
     ));
     let ratios = [
         ("times_as_fast_as_kernel", "times as fast as libbitcoinkernel, which builds no index"),
+        ("kernel_cpu_per_ours", "its CPU time as a multiple of ours, merges included"),
         ("times_the_time_of_hashing", "times the time of double-SHA256 of the blocks on one thread"),
     ];
     for (name, words) in ratios {

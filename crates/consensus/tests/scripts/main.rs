@@ -7,6 +7,7 @@
 mod assets;
 mod blocks;
 mod core_vectors;
+mod edges;
 mod mutations;
 mod published;
 mod raw;

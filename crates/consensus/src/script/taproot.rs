@@ -30,7 +30,7 @@ static TAP_BRANCH: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapB
 static TAP_TWEAK: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapTweak"));
 
 pub(super) fn plan(subject: &mut Subject<'_, '_>, program: &[u8; 32]) -> Option<Check> {
-    // The program is also run as a script, and a program of zeros (or with only its last bit pattern 0x80) is false.
+    // The program is also run as a script, and one that is zero as a number, or negative zero, is false.
     if !subject.input.script_sig().is_empty() || !is_true(program) {
         return None;
     }

@@ -126,7 +126,7 @@ fn a_merkle_path_has_128_nodes_at_most() {
 
 #[test]
 fn a_program_that_is_false_as_a_number_is_never_spent() {
-    // x = 128 is a point of the curve, so the key is fine; its bytes are a negative zero.
+    // Bytes that are zero and negative zero; as keys neither is a point of the curve, as hashes nobody knows a preimage.
     for x in [0x80, 0x00] {
         let mut program = [0; 32];
         program[31] = x;

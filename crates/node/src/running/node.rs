@@ -63,13 +63,13 @@ impl Node {
     /// Takes the data directory and starts every thread. The store opens on the writer's thread, so that a signal is
     /// heard meanwhile.
     pub fn start(config: Config, layers: &Layers, stop: StopFlag) -> Result<Node, Failure> {
+        let engine = engine(&config, layers)?; // the last setting that can be refused: nothing is touched before
         let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;
         write_settings_file(&config)?;
         if config.blocks_own {
             make_folder(&config.blocks_from)?;
         }
         let files_max = os::raise_open_files();
-        let engine = engine(&config, layers)?;
         let disk = Arc::new(SystemDisk::default());
         let reporter = Reporter::new(&config, disk.clone(), engine.name());
         let answer = reporter.clone();

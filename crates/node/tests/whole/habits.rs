@@ -17,7 +17,7 @@ fn every_file_opens_with_its_contract() {
     for file in rust_files() {
         let opening: Vec<&str> = file.text.lines().take_while(|line| line.starts_with("//!")).collect();
         let promises = |word: &str| opening.iter().any(|line| line.starts_with(&format!("//! {word}")));
-        let is_tests = file.path.ends_with("/tests.rs");
+        let is_tests = file.production().is_empty();
         if opening.is_empty() || (!is_tests && ["In:", "Out:", "Fails:"].iter().any(|word| !promises(word))) {
             faults.push(file.path);
         }
@@ -102,10 +102,8 @@ fn no_layer_knows_what_it_must_not() {
     #[track_caller]
     fn check(crates: &[&str], except: &[&str], forbidden: &[&str], rule: &str) {
         let mut faults = Vec::new();
-        for file in rust_files().iter().filter(|file| crates.contains(&&*file.krate)) {
-            // Build scripts and examples run beside the program, not in it.
-            let beside = file.path.ends_with("/build.rs") || file.path.contains("/examples/");
-            if beside || except.contains(&&*file.path) {
+        for file in rust_files().iter().filter(|file| crates.contains(&&*file.krate) && file.below_src().is_some()) {
+            if except.contains(&&*file.path) {
                 continue;
             }
             for (row, line) in file.production().lines().enumerate() {

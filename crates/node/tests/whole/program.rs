@@ -57,15 +57,13 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A node on an empty folder, stopped by force if the test fails.
+/// A node, killed if the test fails.
 struct Running(Child);
 
 impl Running {
-    fn start(datadir: &str, more: &[&str]) -> Running {
-        let mut arguments = vec!["run", "--chain", "regtest", "--datadir", datadir, "--electrum-listen", "127.0.0.1:0"];
-        arguments.extend(["--memory-mib", "256", "--disk-free-min-mib", "16"]);
-        arguments.extend(more);
-        let mut command = assay(&arguments);
+    fn start(datadir: &str, blocks_from: &str) -> Running {
+        let mut command = assay(&["run", "--electrum-listen", "127.0.0.1:0"]);
+        command.args(settings(datadir, blocks_from));
         Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -136,7 +134,7 @@ fn wrong_settings_end_the_start_with_one_line_and_exit_code_2() {
     check(&["--memory-mib", "16777216"], "more than this machine or control group has");
     check(&["--threads", "256", "--memory-mib", "300"], "conflicts with \"memory_mib\"");
     check(&["--sig-engine", "batch"], "setting \"sig_engine\" (command line): ");
-    assert_eq!(fs::read_dir(&folder.0).unwrap().filter(|e| e.as_ref().unwrap().file_name() != "main").count(), 0);
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is touched before the settings are accepted");
 
     fs::write(folder.0.join("assay.toml"), "electrum_bannner = \"x\"\n").unwrap();
     check(&[], "assay.toml line 1); the nearest is \"electrum_banner\"");
@@ -164,13 +162,48 @@ fn what_needs_no_node_answers_without_one() {
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "asking leaves no trace");
 }
 
+/// Settings of every start of a test's node.
+fn settings<'a>(datadir: &'a str, blocks_from: &'a str) -> [&'a str; 10] {
+    let chain = ["--chain", "regtest", "--datadir", datadir, "--blocks-from", blocks_from];
+    let [a, b, c, d, e, f] = chain;
+    [a, b, c, d, e, f, "--memory-mib", "256", "--disk-free-min-mib", "16"]
+}
+
+/// Runs a command with those settings to its end; its exit code, and what it said.
+fn with_settings(command: &str, datadir: &str, blocks_from: &str) -> (Option<i32>, String) {
+    let output = assay(&[command]).args(settings(datadir, blocks_from)).output().unwrap();
+    (output.status.code(), format!("{}{}", stdout(&output), stderr(&output)))
+}
+
+/// Forges a chain as Bitcoin Core could have left it: XORed, out of order. The hash of its last block.
+fn forge(folder: &str, blocks: u32, inputs: u32) -> String {
+    let (blocks, inputs) = (blocks.to_string(), inputs.to_string());
+    let made = output(&[
+        "forge",
+        "--out",
+        folder,
+        "--blocks",
+        &blocks,
+        "--inputs",
+        &inputs,
+        "--xor",
+        "--shuffle-blocks",
+        "40",
+    ]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let text = stdout(&made);
+    text.split("tip ").nth(1).unwrap().split(' ').next().unwrap().trim().to_owned()
+}
+
 #[test]
 fn a_first_start_writes_the_settings_file_and_both_signals_end_it() {
+    let chain = Folder::new("signals-blocks");
+    let tip = forge(chain.text(), 110, 300);
     for signal in ["INT", "TERM"] {
         let folder = Folder::new(signal);
-        let mut node = Running::start(folder.text(), &[]);
+        let mut node = Running::start(folder.text(), chain.text());
         let report = node.wait_for(folder.text(), |report| report["phase"] == "following");
-        assert_eq!((&report["chain"], &report["height"]), (&"regtest".into(), &0.into()));
+        assert_eq!((&report["height"], &report["hash"]), (&110.into(), &tip.as_str().into()));
         assert!(report["electrum"]["listen"].as_str().unwrap().starts_with("127.0.0.1:"), "{report}");
 
         let settings = fs::read_to_string(folder.0.join("assay.toml")).unwrap();
@@ -178,9 +211,9 @@ fn a_first_start_writes_the_settings_file_and_both_signals_end_it() {
         assert!(settings.parse::<toml::Table>().unwrap().is_empty(), "nothing is in force");
         assert_private(&folder.0.join("assay.toml"));
 
-        let second = output(&["run", "--chain", "regtest", "--datadir", folder.text()]);
-        assert_eq!(second.status.code(), Some(1));
-        assert!(stderr(&second).contains("another assay (process "), "{}", stderr(&second));
+        let (code, text) = with_settings("run", folder.text(), chain.text());
+        assert_eq!(code, Some(1));
+        assert!(text.contains("another assay (process "), "{text}");
 
         node.signal(signal);
         let (code, took, log) = node.end();
@@ -190,6 +223,80 @@ fn a_first_start_writes_the_settings_file_and_both_signals_end_it() {
         assert!(log.contains("event=stopped"), "{log}");
         assert!(!folder.0.join("regtest/status.sock").exists());
     }
+}
+
+#[test]
+fn a_sync_that_is_stopped_and_killed_again_and_again_ends_in_the_same_state() {
+    let (chain, folder) = (Folder::new("kill-blocks"), Folder::new("kill"));
+    let tip = forge(chain.text(), 200, 8_000);
+    for (round, pause_ms) in [30, 400, 90, 700, 200].into_iter().enumerate() {
+        let node = Running::start(folder.text(), chain.text());
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        node.signal(if round % 2 == 0 { "KILL" } else { "TERM" });
+        let (code, took, log) = node.end();
+        if round % 2 == 1 {
+            assert_eq!(code, Some(0), "{log}");
+            assert!(took < Duration::from_secs(5), "{took:?}");
+        }
+    }
+    let mut node = Running::start(folder.text(), chain.text());
+    let report = node.wait_for(folder.text(), |report| report["phase"] == "following");
+    assert_eq!((&report["height"], &report["hash"]), (&200.into(), &tip.as_str().into()));
+    node.signal("KILL");
+    node.end();
+
+    let started = Instant::now();
+    let mut node = Running::start(folder.text(), chain.text());
+    let report = node.wait_for(folder.text(), |report| report["phase"] == "following");
+    assert_eq!(report["since_start"]["first_height"], 200, "nothing is done twice");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    node.signal("TERM");
+    node.end();
+
+    let (code, text) = with_settings("verify", folder.text(), chain.text());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("\nequal, in "), "{text}");
+    assert!(!folder.0.join("regtest/verify").exists());
+    let (code, text) = with_settings("reindex", folder.text(), chain.text());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("event=reindexed height=200"), "{text}");
+}
+
+#[test]
+fn the_demo_asks_a_wallets_questions_and_ends_when_told_to() {
+    let folder = Folder::new("demo");
+    let small = ["--blocks", "120", "--inputs", "1500", "--memory-mib", "256", "--disk-free-min-mib", "16"];
+    let shown = assay(&["demo", "--exit", "--datadir", folder.text()]).args(small).output().unwrap();
+    let text = stdout(&shown);
+    assert_eq!(shown.status.code(), Some(0), "{text}{}", stderr(&shown));
+    for part in [
+        "forged 121 blocks",
+        "signatures",
+        "peak memory",
+        "witness_v1_taproot: ",
+        "pubkeyhash: ",
+        "proved by",
+        "50 answers",
+    ] {
+        assert!(text.contains(part), "{part} is shown: {text}");
+    }
+    let other = Folder::new("demo-other");
+    fs::write(other.0.join("precious"), "").unwrap();
+    let refused = output(&["demo", "--exit", "--datadir", other.text()]);
+    assert!(stderr(&refused).contains("is in use and not by a demo"), "{}", stderr(&refused));
+    let refused = output(&["demo", "--exit", "--datadir", folder.text(), "--chain", "main"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+}
+
+#[test]
+fn block_files_that_cannot_be_are_named() {
+    let (chain, folder, empty) = (Folder::new("odd-blocks"), Folder::new("odd"), Folder::new("empty"));
+    let (code, text) = with_settings("run", folder.text(), empty.text());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("check `blocks_from`"), "{text}");
+    forge(chain.text(), 103, 100);
+    let again = output(&["forge", "--out", chain.text()]);
+    assert!(stderr(&again).contains("has block files already"), "{}", stderr(&again));
 }
 
 fn assert_private(path: &Path) {

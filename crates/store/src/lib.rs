@@ -28,4 +28,6 @@ pub use snapshot::{CoinBuf, Rows, SectionSize, Snapshot};
 pub use store::{Cut, Options, Store, Tip};
 
 #[cfg(test)]
+mod formats_test;
+#[cfg(test)]
 mod tests;

@@ -44,6 +44,10 @@ impl MemoryDisk {
         change(&mut self.files.lock().expect("no panic")[path].0.lock().expect("no panic"));
     }
 
+    pub(crate) fn bytes(&self, path: &Path) -> Vec<u8> {
+        self.files.lock().expect("no panic")[path].0.lock().expect("no panic").clone()
+    }
+
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         let file = Arc::new(MemoryFile(Mutex::new(bytes.to_vec())));
         self.files.lock().expect("no panic").insert(path.into(), file);

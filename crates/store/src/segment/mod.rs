@@ -36,6 +36,9 @@ pub(crate) use cursor::{CoinCursor, RowCursor};
 pub(crate) use file::{Segment, SegmentWriter, segment_path};
 pub(crate) use section::SectionWriter;
 
+#[cfg(test)]
+pub(crate) use file::SEGMENT_VERSION;
+
 use crate::row::Table;
 
 /// The sections of a segment.

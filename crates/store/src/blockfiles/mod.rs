@@ -7,6 +7,8 @@
 
 mod folder;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub use folder::{BlockFiles, BlockFilesError, Position};
 pub use scan::{Found, Note, Progress};

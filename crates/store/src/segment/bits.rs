@@ -82,6 +82,16 @@ impl<'a> BitReader<'a> {
         BitReader { bytes, position: 0, end: bytes.len().saturating_sub(8) * 8 }
     }
 
+    /// Goes on where another reader of the same bytes stopped.
+    pub fn resume(bytes: &'a [u8], position: usize) -> BitReader<'a> {
+        BitReader { position, ..BitReader::new(bytes) }
+    }
+
+    /// Bits read so far.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
     /// At least 57 bits at the position; what is beyond the stream is noise that the callers' length check refuses.
     #[inline]
     fn load(&self) -> Result<u64, Short> {

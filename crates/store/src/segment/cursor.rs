@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::coin::{COIN_KEY_BYTES, CoinRow, CoinRows};
 use super::file::Segment;
-use super::rows;
+use super::rows::RowDecoder;
 use super::section::CHECKSUM_BYTES;
 use super::{Section, row_key};
 use crate::error::StoreError;
@@ -21,7 +21,7 @@ struct Blocks {
     /// Next fence of the top.
     top_at: usize,
     /// The index block in use, checksum cut off, and its next fence.
-    index: Vec<u8>,
+    index: Arc<Vec<u8>>,
     index_at: usize,
 }
 
@@ -52,7 +52,7 @@ impl Blocks {
     fn seek(segment: Arc<Segment>, section: Section, key: &[u8]) -> Result<Blocks, StoreError> {
         let top = &segment.section(section).top;
         let top_at = last_at_or_before(top, key, section.fence_bytes());
-        let mut blocks = Blocks { segment, section, top_at, index: Vec::new(), index_at: 0 };
+        let mut blocks = Blocks { segment, section, top_at, index: Arc::default(), index_at: 0 };
         if blocks.read_index()? {
             blocks.index_at = last_at_or_before(&blocks.index, key, section.fence_bytes());
         }
@@ -63,8 +63,7 @@ impl Blocks {
     fn read_index(&mut self) -> Result<bool, StoreError> {
         let top = &self.segment.section(self.section).top;
         let Some((offset, length)) = fence_target(top, self.top_at, self.section) else { return Ok(false) };
-        self.segment.read_block(self.section, offset, length, &mut self.index)?;
-        self.index.truncate(length - CHECKSUM_BYTES);
+        self.index = self.segment.read_index_block(self.section, self.top_at, offset, length)?;
         (self.top_at, self.index_at) = (self.top_at + 1, 0);
         Ok(true)
     }
@@ -87,53 +86,49 @@ pub(crate) struct RowCursor {
     blocks: Blocks,
     table: Table,
     block: Vec<u8>,
-    rows: Vec<Row>,
-    at: usize,
+    decoder: Option<RowDecoder>,
+    current: Option<Row>,
 }
 
 impl RowCursor {
     /// Stands at the first row with a key of at least (hi, lo).
     pub(crate) fn seek(segment: &Arc<Segment>, table: Table, hi: u64, lo: u64) -> Result<RowCursor, StoreError> {
         let blocks = Blocks::seek(segment.clone(), Section::Rows(table), &row_key(hi, lo))?;
-        let mut cursor = RowCursor { blocks, table, block: Vec::new(), rows: Vec::new(), at: 0 };
-        while cursor.fill()? {
-            let rest = &cursor.rows[cursor.at..];
-            cursor.at += rest.partition_point(|row| (row.hi, row.lo) < (hi, lo));
-            if cursor.at < cursor.rows.len() {
-                break;
-            }
+        let mut cursor = RowCursor { blocks, table, block: Vec::new(), decoder: None, current: None };
+        cursor.advance()?;
+        while cursor.current.is_some_and(|row| (row.hi, row.lo) < (hi, lo)) {
+            cursor.advance()?;
         }
         Ok(cursor)
-    }
-
-    /// Reads a block if none is left; false at the end of the section.
-    fn fill(&mut self) -> Result<bool, StoreError> {
-        if self.at < self.rows.len() {
-            return Ok(true);
-        }
-        (self.at, _) = (0, self.rows.clear());
-        if !self.blocks.read_next(&mut self.block)? {
-            return Ok(false);
-        }
-        rows::decode(self.table, &self.block, &mut self.rows)
-            .map_err(|_| self.blocks.segment.corrupt("a block of rows"))?;
-        Ok(true)
     }
 
     /// The row it stands at.
     #[inline]
     pub(crate) fn peek(&self) -> Option<&Row> {
-        self.rows.get(self.at)
+        self.current.as_ref()
     }
 
     /// Moves on by one row.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<(), StoreError> {
-        self.at += 1;
-        if self.at >= self.rows.len() {
-            self.fill()?;
+        loop {
+            if let Some(decoder) = &mut self.decoder {
+                let row = decoder.next_row(self.table, &self.block).map_err(|_| self.corrupt())?;
+                if row.is_some() {
+                    self.current = row;
+                    return Ok(());
+                }
+            }
+            if !self.blocks.read_next(&mut self.block)? {
+                (self.current, self.decoder) = (None, None);
+                return Ok(());
+            }
+            self.decoder = Some(RowDecoder::new(&self.block).map_err(|_| self.corrupt())?);
         }
-        Ok(())
+    }
+
+    fn corrupt(&self) -> StoreError {
+        self.blocks.segment.corrupt("a block of rows")
     }
 }
 

@@ -5,8 +5,8 @@
 //! Fails:  [`StoreError`]: `Corrupt`, `NewerFormat`, `Io`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use stdx::bytes::{Reader, Short};
 use stdx::checksum::checksum;
@@ -27,6 +27,10 @@ pub const SEGMENT_HEAD_BYTES: u64 = 20;
 const FOOTER_SECTION_BYTES: usize = 72;
 /// Bytes of the footer.
 pub const SEGMENT_FOOTER_BYTES: usize = Section::ALL.len() * FOOTER_SECTION_BYTES + CHECKSUM_BYTES;
+/// Index blocks of one section kept in memory at most: half a megabyte, for the first 97 MB of its rows all of them.
+const INDEX_BLOCKS_CACHED_MAX: usize = 128;
+/// Bytes of an index block, about.
+const INDEX_BLOCK_BYTES: usize = 4096;
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -38,9 +42,25 @@ pub(crate) struct OpenSection {
     pub(crate) rows: u64,
     pub(super) top: Vec<u8>,
     bloom: Option<Bloom>,
+    /// Index blocks read last, by their number: warm lookups read one block instead of two.
+    index_cache: Vec<Mutex<CachedIndex>>,
 }
 
+/// An index block's number and bytes.
+type CachedIndex = Option<(usize, Arc<Vec<u8>>)>;
+
 impl OpenSection {
+    fn new(kind: Section, start: u64, data_bytes: u64, rows: u64, top: Vec<u8>, bloom: Option<Bloom>) -> OpenSection {
+        let index_blocks = top.len() / kind.fence_bytes();
+        let index_cache = (0..index_blocks.min(INDEX_BLOCKS_CACHED_MAX)).map(|_| Mutex::default()).collect();
+        OpenSection { start, data_bytes, rows, top, bloom, index_cache }
+    }
+
+    /// Bytes it keeps in memory, with every cached index block there.
+    fn memory_bytes(&self) -> usize {
+        self.top.len() + self.bloom.as_ref().map_or(0, Bloom::bytes) + self.index_cache.len() * INDEX_BLOCK_BYTES
+    }
+
     /// Bytes of the file that are its.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.data_bytes + self.top.len() as u64 + self.bloom.as_ref().map_or(0, Bloom::bytes) as u64
@@ -154,7 +174,7 @@ impl SegmentWriter {
         self.footer.extend_from_slice(&(kind.index() as u64).to_le_bytes());
         self.footer.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         self.section_start += data_bytes + (top.len() + filter.len()) as u64;
-        self.sections.push(OpenSection { start, data_bytes, rows, top, bloom });
+        self.sections.push(OpenSection::new(kind, start, data_bytes, rows, top, bloom));
         Ok(())
     }
 
@@ -230,7 +250,7 @@ impl Segment {
 
     /// Bytes kept in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.sections.iter().map(|section| section.top.len() + section.bloom.as_ref().map_or(0, Bloom::bytes)).sum()
+        self.sections.iter().map(OpenSection::memory_bytes).sum()
     }
 
     /// Reads a block of a section into `block` and verifies it; the checksum stays at its end.
@@ -254,6 +274,27 @@ impl Segment {
             return Err(self.corrupt("a block's checksum"));
         }
         Ok(())
+    }
+
+    /// An index block, checksum cut off: from memory if it was read lately.
+    pub(super) fn read_index_block(
+        &self,
+        section: Section,
+        number: usize,
+        offset: u64,
+        length: usize,
+    ) -> Result<Arc<Vec<u8>>, StoreError> {
+        let cache = &self.section(section).index_cache;
+        let mut slot = cache[number % cache.len()].lock().expect("nobody panics while holding a slot");
+        if let Some((_, block)) = slot.as_ref().filter(|(other, _)| *other == number) {
+            return Ok(block.clone());
+        }
+        let mut block = Vec::new();
+        self.read_block(section, offset, length, &mut block)?;
+        block.truncate(length - CHECKSUM_BYTES);
+        let block = Arc::new(block);
+        *slot = Some((number, block.clone()));
+        Ok(block)
     }
 
     /// An error about this file.
@@ -309,5 +350,5 @@ fn open_section(
     if checksum(!seed, &filter) != filter_sum {
         return Err(corrupt("its filter"));
     }
-    Ok(OpenSection { start, data_bytes, rows, top, bloom: Bloom::decode(&filter) })
+    Ok(OpenSection::new(kind, start, data_bytes, rows, top, Bloom::decode(&filter)))
 }

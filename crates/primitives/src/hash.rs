@@ -92,7 +92,7 @@ pub fn hash160(bytes: &[u8]) -> [u8; 20] {
 }
 
 /// One level up a merkle tree: `nodes` pairwise, the last one with itself when their number is odd.
-fn merkle_level_up(nodes: &[[u8; 32]]) -> Vec<[u8; 32]> {
+pub fn merkle_level_up(nodes: &[[u8; 32]]) -> Vec<[u8; 32]> {
     let mut pairs: Vec<[u8; 64]> = Vec::with_capacity(nodes.len().div_ceil(2));
     for pair in nodes.chunks(2) {
         let mut both = [0u8; 64];

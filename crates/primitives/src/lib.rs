@@ -14,6 +14,7 @@ pub mod network;
 pub mod script;
 pub mod sha256;
 pub mod transaction;
+pub mod txid;
 
 pub use block::Block;
 pub use coin::{Coin, SpentCoins, TxNum, TxoNum};

@@ -92,6 +92,22 @@ impl ColumnView {
         Ok(out)
     }
 
+    /// Puts the entries that lie on one page with `at`, which exists, into `out`; the ordinal of the first of them.
+    pub fn page_of(&self, at: u64, out: &mut Vec<u8>) -> Result<u64, StoreError> {
+        assert!(at < self.entries, "the caller knows the column's length");
+        let per_page = self.name.entries_per_page();
+        let first = at / per_page * per_page;
+        out.clear();
+        if at >= self.entries / per_page * per_page {
+            out.extend_from_slice(&self.tail);
+            return Ok(first);
+        }
+        let mut page = [0; PAGE_BYTES];
+        self.read_page(at / per_page, &mut page)?;
+        out.extend_from_slice(&page[..per_page as usize * self.name.width()]);
+        Ok(first)
+    }
+
     /// Appends `count` entries from `first` on, all of which exist; those behind the last full page are in `tail`.
     fn read_into(&self, first: u64, count: u64, tail: &[u8], out: &mut Vec<u8>) -> Result<(), StoreError> {
         let (width, per_page) = (self.name.width() as u64, self.name.entries_per_page());

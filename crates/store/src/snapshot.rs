@@ -14,6 +14,7 @@ use crate::columns::ColumnView;
 use crate::entries::{BlockEntry, TX_ENTRY_BYTES, TxEntry};
 use crate::error::StoreError;
 use crate::merge::{CoinMerge, RowMerge};
+use crate::places::Places;
 use crate::row::{Row, Table};
 use crate::segment::{CoinCursor, Section, Segment, coin_of_body, key_of, outpoint_of};
 use crate::store::{Ordinals, Shared, Tip};
@@ -166,7 +167,7 @@ impl Snapshot {
     }
 
     /// Runs a read of a column; whatever it gave is void once a reorganisation has cut the column.
-    fn column<T>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(crate) fn column<T>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let answer = read();
         if self.shared.epoch.load(Ordering::Acquire) != self.epoch {
             return Err(StoreError::Stale);
@@ -242,20 +243,18 @@ impl Snapshot {
 
     /// Height, transaction and position in it of an output.
     pub fn place_of_txo(&self, txo_num: TxoNum) -> Result<Option<(u32, TxNum, u32)>, StoreError> {
-        let Some(height) = self.height_of_txo(txo_num)? else { return Ok(None) };
-        let entry = self.block_entry(height)?.ok_or(StoreError::Stale)?;
-        let txs = self.txs_of_block(height)?.ok_or(StoreError::Stale)?;
-        let entries = self.tx_entries(txs.start, txs.end - txs.start)?;
-        let output = txo_num.checked_sub(entry.first_txo_num).ok_or(StoreError::Stale)?;
-        let above = entries.partition_point(|entry| u64::from(entry.first_output) <= output);
-        let index = above.checked_sub(1).ok_or(StoreError::Stale)?;
-        let vout = output - u64::from(entries[index].first_output);
-        Ok(Some((height, txs.start + index as u32, vout as u32)))
+        let place = self.places().output(txo_num)?;
+        Ok(place.map(|(tx, vout)| (tx.height, tx.tx_num, vout)))
     }
 
     /// Transaction and position in it of an output.
     pub fn tx_of_txo(&self, txo_num: TxoNum) -> Result<Option<(TxNum, u32)>, StoreError> {
         Ok(self.place_of_txo(txo_num)?.map(|(_, tx_num, vout)| (tx_num, vout)))
+    }
+
+    /// For looking up the places of several transactions or outputs, best in rising order.
+    pub fn places(&self) -> Places<'_> {
+        Places::new(self)
     }
 
     /// Rows and bytes by section; the columns' as of this snapshot.

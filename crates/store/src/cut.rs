@@ -14,16 +14,11 @@ use stdx::pool::Pool;
 use crate::coins::{DirtyCoins, UnspentChange};
 use crate::columns::ColumnName;
 use crate::error::StoreError;
+use crate::reset;
 use crate::row::{Batch, Op, Row, Table};
 use crate::segment::{Section, SectionWriter, Segment, SegmentWriter};
 use crate::snapshot::Snapshot;
 use crate::store::Tip;
-
-/// Deletions of one script in one cut from which on its unspent rows may be written anew, so that reading them does not
-/// step over what is gone. Below it, stepping over is cheaper than the rows.
-const RESET_DELETES_MIN: usize = 128;
-/// A script is reset if at most this many rows are alive for each row that is deleted.
-const RESET_LIVE_PER_DELETE: usize = 2;
 
 /// The state a cut makes durable, beside its rows.
 pub(crate) struct CutState {
@@ -168,39 +163,22 @@ fn unspent_section(id: u64, mut changes: Vec<UnspentChange>, before: &Snapshot) 
     let mut section = SectionWriter::new(id, Section::Rows(Table::Unspent), 0);
     changes.sort_unstable_by_key(UnspentChange::key);
     for script in changes.chunk_by(|a, b| a.key().0 == b.key().0) {
-        if script.len() < RESET_DELETES_MIN {
+        if script.len() < reset::DELETES_MIN {
             script.iter().for_each(|change| section.push_row(change.row()));
             continue;
         }
         let script: Vec<Row> = script.iter().map(UnspentChange::row).collect();
         let deletes = script.iter().filter(|row| row.op == Op::Delete).count();
-        match if deletes >= RESET_DELETES_MIN { rows_after(&script, deletes, before)? } else { None } {
-            Some(live) => {
-                section.push_row(Row { hi: script[0].hi, lo: 0, value: 0, op: Op::Reset });
-                live.into_iter().for_each(|row| section.push_row(Row { op: Op::Put, ..row }));
-            }
+        let live = match deletes >= reset::DELETES_MIN {
+            true => reset::live_rows(&before.segments, script[0].hi, deletes, &script)?,
+            false => None,
+        };
+        match live {
+            Some(live) => reset::write(script[0].hi, live, &mut section),
             None => script.iter().for_each(|row| section.push_row(*row)),
         }
     }
     Ok(section)
-}
-
-/// All rows of one script that are alive after `changes`; None where they are too many to be worth writing again.
-fn rows_after(changes: &[Row], deletes: usize, before: &Snapshot) -> Result<Option<Vec<Row>>, StoreError> {
-    let changed = |lo: u64| changes.binary_search_by_key(&lo, |row| row.lo).is_ok();
-    let mut live: Vec<Row> = changes.iter().filter(|row| row.op.is_live()).copied().collect();
-    for row in before.rows(Table::Unspent, changes[0].hi, 0)? {
-        let row = row?;
-        if !changed(row.lo) {
-            live.push(row);
-        }
-        if live.len() > deletes * RESET_LIVE_PER_DELETE {
-            return Ok(None);
-        }
-    }
-    live.sort_unstable_by_key(|row| row.lo);
-    // Position 0 below a script is the reset itself; the one output with ordinal 0 can never be spent.
-    Ok(Some(live).filter(|live| live.first().is_none_or(|row| row.lo > 0)))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod entries;
 mod error;
 mod merge;
 mod places;
+mod reset;
 mod row;
 mod segment;
 mod snapshot;

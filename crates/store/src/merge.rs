@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stdx::disk::Disk;
 
 use crate::error::StoreError;
+use crate::reset;
 use crate::row::{Op, Row, Table};
 use crate::segment::{COIN_KEY_BYTES, CoinCursor, CoinRow, RowCursor, Section, SectionWriter, Segment, SegmentWriter};
 
@@ -20,6 +21,8 @@ const MERGE_INPUTS_MIN: usize = 4;
 const MERGE_INPUTS_MAX: usize = 16;
 /// Sizes up to this count as equally small.
 const SMALLEST_CLASS_BYTES: u64 = 64 * 1024;
+/// Unspent rows of one script that a merge holds at most before it decides about them: 128 KiB.
+const ROWS_HELD_MAX: usize = 4096;
 /// Rows between two looks at the cancel flag.
 const ROWS_PER_LOOK: u64 = 4096;
 
@@ -145,6 +148,26 @@ impl CoinMerge {
     }
 }
 
+/// What becomes of the unspent rows of one script in a merge.
+#[derive(Clone, Copy, Default)]
+enum Fate {
+    /// Not decided yet.
+    #[default]
+    Open,
+    /// They are written as they are.
+    Kept,
+    /// They were left out, for everything alive was written instead.
+    WrittenAnew,
+}
+
+/// Unspent rows of one script, until their fate is decided.
+#[derive(Default)]
+struct HeldRows {
+    hi: Option<u64>,
+    rows: Vec<Row>,
+    fate: Fate,
+}
+
 /// A merge to be run on any thread.
 pub struct MergeJob {
     pub(crate) disk: Arc<dyn Disk>,
@@ -153,8 +176,8 @@ pub struct MergeJob {
     pub(crate) id: u64,
     /// Adjacent segments, oldest first.
     pub(crate) inputs: Vec<Arc<Segment>>,
-    /// The oldest segment of the store is among them, so nothing older can be hidden by deletions.
-    pub(crate) with_oldest: bool,
+    /// Segments older than the inputs, oldest first.
+    pub(crate) older: Vec<Arc<Segment>>,
     pub(crate) cancel: Arc<AtomicBool>,
 }
 
@@ -203,8 +226,9 @@ impl MergeJob {
     /// What to write for a key, if anything.
     fn op_of(&self, newest: Op, existed: bool) -> Option<Op> {
         match combined(newest, existed) {
-            Some(Op::Put | Op::Replace) if self.with_oldest => Some(Op::Put),
-            Some(Op::Delete | Op::Reset) if self.with_oldest => None,
+            // Nothing older can be hidden by deletions.
+            Some(Op::Put | Op::Replace) if self.older.is_empty() => Some(Op::Put),
+            Some(Op::Delete | Op::Reset) if self.older.is_empty() => None,
             op => op,
         }
     }
@@ -213,16 +237,54 @@ impl MergeJob {
         let mut out = SectionWriter::new(self.id, Section::Rows(table), 0);
         let mut merge = RowMerge::seek(&self.inputs, table, 0, 0)?;
         let mut rows = 0;
+        let mut held = HeldRows::default();
         while let Some((row, existed)) = merge.next()? {
             self.look(&mut rows)?;
-            if let Some(op) = self.op_of(row.op, existed) {
-                out.push_row(Row { op, ..row });
-                if SegmentWriter::wants_drain(&out) {
-                    writer.drain(&mut out)?;
-                }
+            let Some(op) = self.op_of(row.op, existed) else { continue };
+            let row = Row { op, ..row };
+            if table == Table::Unspent && !self.older.is_empty() {
+                self.hold(&mut held, row, &mut out)?;
+            } else {
+                out.push_row(row);
+            }
+            if SegmentWriter::wants_drain(&out) {
+                writer.drain(&mut out)?;
             }
         }
+        self.settle(&mut held, &mut out)?;
         writer.end_section(out)
+    }
+
+    /// Takes an unspent row; what becomes of the rows of a script is decided once enough of them are known.
+    fn hold(&self, held: &mut HeldRows, row: Row, out: &mut SectionWriter) -> Result<(), StoreError> {
+        if held.hi != Some(row.hi) {
+            self.settle(held, out)?;
+            *held = HeldRows { hi: Some(row.hi), ..HeldRows::default() };
+        }
+        match held.fate {
+            Fate::Open => held.rows.push(row),
+            Fate::Kept => out.push_row(row),
+            Fate::WrittenAnew => {}
+        }
+        if held.rows.len() >= ROWS_HELD_MAX { self.settle(held, out) } else { Ok(()) }
+    }
+
+    /// Writes the held rows of one script: as they are, or what is alive of it in all older segments too.
+    fn settle(&self, held: &mut HeldRows, out: &mut SectionWriter) -> Result<(), StoreError> {
+        let rows = std::mem::take(&mut held.rows);
+        let Some(first) = rows.first() else { return Ok(()) };
+        let deletes = rows.iter().filter(|row| row.op == Op::Delete).count();
+        if deletes >= reset::DELETES_MIN {
+            let all: Vec<Arc<Segment>> = self.older.iter().chain(&self.inputs).cloned().collect();
+            if let Some(live) = reset::live_rows(&all, first.hi, deletes, &[])? {
+                reset::write(first.hi, live, out);
+                held.fate = Fate::WrittenAnew;
+                return Ok(());
+            }
+        }
+        rows.into_iter().for_each(|row| out.push_row(row));
+        held.fate = Fate::Kept;
+        Ok(())
     }
 
     fn merge_coins(&self, writer: &mut SegmentWriter) -> Result<(), StoreError> {

@@ -393,7 +393,7 @@ impl Store {
             disk: self.disk.clone(),
             dir: self.dir.clone(),
             id: self.segment_next - 1,
-            with_oldest: range.start == 0,
+            older: self.snapshot.segments[..range.start].to_vec(),
             inputs: self.snapshot.segments[range].to_vec(),
             cancel: Arc::new(AtomicBool::new(false)),
         })

@@ -208,7 +208,6 @@ pub struct Chain {
     pub(crate) files: Arc<BlockFiles>,
     scanner: BlockFiles,
     progress: Progress,
-    mountain: Arc<Mutex<index::proof::HeaderMountain>>,
     /// The last block whose rows are in the store or the batch.
     pub(crate) tip: NodeId,
     /// Rows since the last commit.
@@ -258,14 +257,7 @@ impl Chain {
             median_times_s: RwLock::new(median_times(&store, tip.height)?),
             cancelled: false.into(),
         });
-        let mountain = Arc::default();
-        let view = View {
-            snapshot: store.snapshot(),
-            files: files.clone(),
-            params: params.clone(),
-            tag_key: key,
-            mountain: Arc::clone(&mountain),
-        };
+        let view = View::new(store.snapshot(), files.clone(), params.clone());
         let shared = Arc::new(Shared {
             view: RwLock::new(Arc::new(view)),
             status: Mutex::new(Status {
@@ -291,7 +283,6 @@ impl Chain {
             files,
             scanner,
             progress,
-            mountain,
             tip: tip_node,
             batch: Batch::default(),
             touched: HashSet::new(),
@@ -432,13 +423,7 @@ impl Chain {
         let cut = Cut { tip: Some(tip), batch, coins: &mut self.coins };
         self.store.commit(cut, &self.world.pool)?;
         self.last_commit = self.world.clock.monotonic();
-        let view = View {
-            snapshot: self.store.snapshot(),
-            files: self.files.clone(),
-            params: self.params.clone(),
-            tag_key: TagKey::new(self.store.snapshot().tag_key()),
-            mountain: self.mountain.clone(),
-        };
+        let view = self.handle().view().moved(self.store.snapshot(), self.files.clone());
         *self.shared.view.write().expect("no panic while held") = Arc::new(view);
         let (coins_bytes, stored_bytes) = (self.coins.bytes() as u64, stored_bytes(&self.store));
         self.shared.update(|status| {
@@ -490,7 +475,6 @@ impl Chain {
     pub(crate) fn note_reorganisation(&mut self, fork_height: u32) {
         let lowest = self.reorganised_from.map_or(fork_height, |height| height.min(fork_height));
         self.reorganised_from = Some(lowest);
-        self.mountain.lock().expect("no panic while held").cut(fork_height as usize + 1);
     }
 }
 

@@ -78,6 +78,10 @@ impl View for Committed {
         Ok(entries.into_iter().map(entry).collect())
     }
 
+    fn history_count(&self, script: &ScriptHash, limit: usize) -> Result<usize, ViewError> {
+        told(self.0.history_count(script, limit))
+    }
+
     fn unspent(&self, script: &ScriptHash, from: TxoNum, limit: usize) -> Result<Vec<UnspentEntry>, ViewError> {
         let entries = told(self.0.unspent(script, from, limit))?;
         let entry = |e: chain::UnspentEntry| UnspentEntry {

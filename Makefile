@@ -23,7 +23,7 @@ DEMO_DIR ?= demo-data
 .PHONY: help packages build demo test test-fast bench docs
 
 help:
-	@sed -n 's/^# \?//; /^$$/q; p' Makefile
+	@sed -n '/^[^#]/q; /^$$/q; s/^# \{0,1\}//p' Makefile
 
 packages:
 	@./scripts/packages
@@ -38,10 +38,10 @@ demo: build
 test: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) build $(BUILD) $(TESTS)
-	@./scripts/count-tests $(CARGO) test $(BUILD) $(TESTS) --no-fail-fast
+	@./scripts/count-tests $(CARGO) test $(BUILD) $(TESTS) --no-fail-fast -- --show-output
 
 test-fast: packages
-	@./scripts/count-tests $(CARGO) test $(BUILD) --workspace --lib --bins
+	@./scripts/count-tests $(CARGO) test $(BUILD) --workspace --lib --bins -- --show-output
 
 bench: build
 	$(ASSAY) bench $(ARGS)

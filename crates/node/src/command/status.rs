@@ -32,13 +32,12 @@ fn lines(report: &Json) -> String {
     let bytes = |path: &str| bytes_text(number(path) as u64);
     let word = |path: &str| report.pointer(path).and_then(Json::as_str).unwrap_or("-").to_owned();
     let time_left = report.pointer("/time_left_s").and_then(Json::as_u64);
+    let percent = report.pointer("/percent").and_then(Json::as_f64);
+    let percent = percent.map_or("unknown share".to_owned(), |percent| format!("{percent:.2} %"));
     let rows = [
         ("chain", word("/chain")),
         ("phase", word("/phase")),
-        (
-            "height",
-            format!("{} of {} headers ({:.2} %)", count("/height"), count("/headers_height"), number("/percent")),
-        ),
+        ("height", format!("{} of {} headers ({percent})", count("/height"), count("/headers_height"))),
         ("tip", word("/hash")),
         ("committed", format!("{} (a restart begins here)", count("/committed_height"))),
         (

@@ -207,6 +207,7 @@ impl Node {
         if self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
             // The last commit is still being written; a process that ends now loses what a kill would: nothing durable.
             log::warn("node", "stopped before the last commit was done; its blocks are done again", heights);
+            std::mem::forget(self); // the lock is held until the process, and with it the writer, is gone
             return end;
         }
         if self.writer.is_some()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use chain::{Handle, Status};
+use chain::{Handle, Phase, Status};
 use serde_json::{Value as Json, json};
 use stdx::disk::SystemDisk;
 
@@ -124,7 +124,7 @@ impl Reporter {
             "time_s": status.time_s,
             "headers_height": status.headers_height,
             "committed_height": status.committed_height,
-            "percent": percent(status.bytes_done, status.bytes_left),
+            "percent": share(&status, opening),
             "time_left_s": left.map(|left| left.as_secs()),
             "since_start": {
                 "first_height": inner.first_height.load(Ordering::Relaxed),
@@ -182,7 +182,7 @@ impl Reporter {
             ("phase", &status.phase.name()),
             ("height", &status.height),
             ("headers", &status.headers_height),
-            ("percent", &format!("{:.2}", percent(status.bytes_done, status.bytes_left))),
+            ("percent", &share(&status, false).map_or("unknown".to_owned(), |percent| format!("{percent:.2}"))),
             ("mb_per_s", &format!("{:.1}", rates.bytes / 1e6)),
             ("tx_per_s", &(rates.transactions as u64)),
             ("signatures_per_s", &(rates.signatures as u64)),
@@ -216,6 +216,9 @@ impl Reporter {
     /// The line a terminal shows while it syncs.
     pub fn live_line(&self) -> String {
         let Some(status) = self.status() else { return "opening the data directory".to_owned() };
+        if status.phase == Phase::Scanning {
+            return format!("scanning block files | {} headers", count_text(status.headers_height.into()));
+        }
         let (rates, left) = self.speed();
         format!(
             "{} {}/{} {:.1} % | {:.1} MB/s | {} tx/s | {} sig/s | coins {} | memory {} | {} left",
@@ -231,6 +234,11 @@ impl Reporter {
             left.map_or("unknown".to_owned(), duration_text),
         )
     }
+}
+
+/// Percent done; unknown while nobody knows yet how much there is.
+fn share(status: &Status, opening: bool) -> Option<f64> {
+    (!opening && status.phase != Phase::Scanning).then(|| percent(status.bytes_done, status.bytes_left))
 }
 
 fn text(path: &Path) -> String {

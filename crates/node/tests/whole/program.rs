@@ -289,12 +289,16 @@ fn the_demo_asks_a_wallets_questions_and_ends_when_told_to() {
 }
 
 #[test]
-fn block_files_that_cannot_be_are_named() {
+fn a_start_that_cannot_be_says_why() {
     let (chain, folder, empty) = (Folder::new("odd-blocks"), Folder::new("odd"), Folder::new("empty"));
     let (code, text) = with_settings("run", folder.text(), empty.text());
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("check `blocks_from`"), "{text}");
     forge(chain.text(), 103, 100);
+    let low = assay(&["run", "--disk-free-min-mib", "1073741824", "--electrum-listen", "off", "--chain", "regtest"]);
+    let low = { low }.args(["--datadir", folder.text(), "--blocks-from", chain.text()]).output().unwrap();
+    assert_eq!(low.status.code(), Some(1), "{}", stderr(&low));
+    assert!(stderr(&low).contains("disk space is low: "), "{}", stderr(&low));
     let again = output(&["forge", "--out", chain.text()]);
     assert!(stderr(&again).contains("has block files already"), "{}", stderr(&again));
 }

@@ -357,7 +357,8 @@ impl Store {
         self.record.segments = segments.iter().map(name).collect();
         commit::write(&*self.disk, &self.dir, &self.record)?;
         if self.columns.iter().any(Column::is_cut) {
-            // The pages that were cut are written over from now on: the record before must not be taken again.
+            // The pages that were cut are written over from now on, and would pass for what the record before names:
+            // should this record rot, the other file must say the same.
             self.record.sequence += 1;
             commit::write(&*self.disk, &self.dir, &self.record)?;
         }

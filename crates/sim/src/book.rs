@@ -4,11 +4,12 @@
 //! Out:    coins, history and unspent outputs by script, transactions, spenders, balances, statuses.
 //! Fails:  panics where a block spends what is not there: blocks are judged before they come here.
 //! Source: the Electrum protocol for the order of a history and the status; Core's `CCoinsViewCache::AddCoin` for
-//!         outputs that are never coins.
+//!         outputs that are never coins: those have no history either, nor has the genesis block's.
 
 use std::collections::{BTreeMap, HashMap};
 
 use primitives::hash::sha256;
+use primitives::script::is_unspendable;
 use primitives::{Block, BlockHash, Header, OutPoint, ScriptHash, Tx, Txid};
 
 use crate::muhash::{MuHash, coin_bytes};
@@ -70,16 +71,6 @@ pub struct Book {
     txo_count: u64,
 }
 
-/// Longest script that can be spent; Core's `MAX_SCRIPT_SIZE`.
-const SCRIPT_BYTES_MAX: usize = 10_000;
-/// `OP_RETURN`.
-const OP_RETURN: u8 = 0x6a;
-
-/// Core's `CScript::IsUnspendable`: such an output is never a coin.
-pub fn is_unspendable(script: &[u8]) -> bool {
-    script.first() == Some(&OP_RETURN) || script.len() > SCRIPT_BYTES_MAX
-}
-
 impl Book {
     /// A book that holds the genesis block.
     pub fn new(genesis: Block) -> Book {
@@ -130,9 +121,9 @@ impl Book {
             for (vout, output) in tx.outputs().enumerate() {
                 let txo_num = self.txo_count;
                 self.txo_count += 1;
-                touched.insert(ScriptHash::of(output.script));
                 // Core never adds the genesis block's output, nor what nothing can spend.
                 if height > 0 && !is_unspendable(output.script) {
+                    touched.insert(ScriptHash::of(output.script));
                     let (value_sat, script) = (output.value_sat as u64, output.script.to_vec());
                     let coin = BookCoin { value_sat, height, coinbase: tx.is_coinbase(), txo_num, script };
                     self.put(OutPoint { txid: entry.txid, vout: vout as u32 }, coin);
@@ -152,9 +143,10 @@ impl Book {
         let txs: Vec<Tx<'_>> = block.txs().collect();
         for tx in txs.into_iter().rev() {
             let txid = tx.txid();
-            let mut touched: Vec<ScriptHash> = tx.outputs().map(|output| ScriptHash::of(output.script)).collect();
+            let mut touched: Vec<ScriptHash> = Vec::new();
             for (vout, output) in tx.outputs().enumerate() {
                 if !is_unspendable(output.script) {
+                    touched.push(ScriptHash::of(output.script));
                     self.take(&OutPoint { txid, vout: vout as u32 });
                 }
             }
@@ -204,7 +196,7 @@ impl Book {
         self.coins.iter()
     }
 
-    /// Every script that some output ever had on this chain.
+    /// Every script that some coin ever had on this chain.
     pub fn scripts(&self) -> impl ExactSizeIterator<Item = &ScriptHash> {
         self.history.keys()
     }

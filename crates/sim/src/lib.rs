@@ -5,6 +5,8 @@
 //! Fails:  loudly; everything here exists to find a difference.
 
 pub mod book;
+pub mod compare;
+pub mod crash;
 pub mod disk;
 pub mod forge;
 pub mod muhash;

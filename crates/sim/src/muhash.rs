@@ -141,7 +141,11 @@ impl MuHash {
 
     /// The hash, in the byte order of Core's `uint256`: shown reversed.
     pub fn finalize(&self) -> [u8; 32] {
-        sha256(&self.inserted.times(&self.removed.inverse()).reduced().to_bytes())
+        let product = match self.removed == Number::ONE {
+            true => self.inserted,
+            false => self.inserted.times(&self.removed.inverse()),
+        };
+        sha256(&product.reduced().to_bytes())
     }
 }
 

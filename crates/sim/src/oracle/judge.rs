@@ -13,10 +13,11 @@ use consensus::header::{self, Ancestry};
 use consensus::script::{self, Counters, Job};
 use consensus::{BlockError, CheckedBlock, block, flags};
 use primitives::encode::ParseError;
+use primitives::script::is_unspendable;
 use primitives::{Block, Coin, Header, OutPoint, Params, SpentCoins};
 use sigs::Engine;
 
-use crate::book::{Book, BookCoin, is_unspendable};
+use crate::book::{Book, BookCoin};
 
 /// Why a block is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

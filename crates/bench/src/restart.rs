@@ -127,20 +127,22 @@ impl Node {
     }
 
     /// Asks once; none while the port is closed.
-    fn ask(&mut self) -> Option<Value> {
+    fn ask(&mut self, method: &str, parameters: Value) -> Option<Value> {
         if self.wire.is_none() {
             let wire = TcpStream::connect(self.address).ok()?;
             wire.set_nodelay(true).ok()?;
             self.wire = Some(BufReader::new(wire));
+            self.ask("server.version", json!(["assay bench", "1.4"]))?;
         }
         let wire = self.wire.as_mut()?;
-        wire.get_mut().write_all(b"{\"id\":1,\"method\":\"blockchain.headers.subscribe\",\"params\":[]}\n").ok()?;
+        let question = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": parameters });
+        wire.get_mut().write_all(format!("{question}\n").as_bytes()).ok()?;
         loop {
             let mut line = String::new();
             wire.read_line(&mut line).ok().filter(|&bytes| bytes > 0)?;
             let answer: Value = serde_json::from_str(&line).ok()?;
             // Notifications of new tips come on the same wire and have no id.
-            if answer.get("id").is_some_and(|id| !id.is_null()) {
+            if answer["id"] == 1 {
                 return Some(answer);
             }
         }
@@ -153,7 +155,7 @@ impl Node {
             if let Some(status) = self.process.try_wait().map_err(at("assay run"))? {
                 return fail(status.to_string());
             }
-            let Some(answer) = self.ask() else {
+            let Some(answer) = self.ask("blockchain.headers.subscribe", json!([])) else {
                 self.wire = None;
                 sleep(POLL);
                 continue;
@@ -182,23 +184,8 @@ impl Node {
 
     /// While it syncs, a question about a script gets an error; at the tip, an answer.
     fn serves_addresses(&mut self) -> bool {
-        let Some(wire) = self.wire.as_mut() else { return false };
-        let question = json!({
-            "id": 2, "method": "blockchain.scripthash.get_balance", "params": ["00".repeat(32)],
-        });
-        if wire.get_mut().write_all(format!("{question}\n").as_bytes()).is_err() {
-            return false;
-        }
-        loop {
-            let mut line = String::new();
-            if wire.read_line(&mut line).unwrap_or(0) == 0 {
-                return false;
-            }
-            let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-            if answer["id"] == 2 {
-                return answer.get("result").is_some_and(|result| !result.is_null());
-            }
-        }
+        let answer = self.ask("blockchain.scripthash.get_balance", json!(["00".repeat(32)]));
+        answer.is_some_and(|answer| !answer["result"].is_null())
     }
 
     /// SIGKILL; the last height it answered with.

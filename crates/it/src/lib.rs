@@ -1,1 +1,5 @@
-//! Placeholder until the crate's first commit.
+//! Tests that join the crates: the whole program on forged chains, asked over real sockets.
+//!
+//! In:     the built program `assay`, chains forged below the system's temporary folder.
+//! Out:    one test binary, `tests/whole`.
+//! Fails:  with the program's log.

@@ -9,6 +9,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::check::Check;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::LanesEngine;
 use crate::scalar::ScalarEngine;
 
 /// Checks rows; called from many threads at once.
@@ -36,6 +38,12 @@ pub struct Counters {
     pub accepted: u64,
     /// Rows decided by libsecp256k1, one at a time.
     pub scalar: u64,
+    /// Rows accepted by the lanes.
+    pub lanes: u64,
+    /// Rows the lanes were asked about and did not accept; libsecp256k1 decided them.
+    pub fallbacks: u64,
+    /// Rows the lanes accepted and libsecp256k1 was asked about again.
+    pub audits: u64,
 }
 
 /// Engines by the name the configuration uses.
@@ -89,6 +97,15 @@ pub enum EngineError {
     Unknown(String),
     /// The name is reserved for an engine this version does not have.
     NotBuilt(EngineName),
+    /// The processor or the operating system has no AVX-512 with IFMA.
+    NoIfma,
+    /// The engine gave a wrong answer to a question with a known one.
+    SelfTest {
+        /// The question.
+        check: Check,
+        /// The answer.
+        want: bool,
+    },
 }
 
 impl fmt::Display for EngineError {
@@ -100,6 +117,15 @@ impl fmt::Display for EngineError {
             EngineError::NotBuilt(name) => {
                 write!(f, "this version has no signature engine \"{name}\"; use auto or scalar")
             }
+            EngineError::NoIfma => write!(
+                f,
+                "signature engine \"lanes\" needs a processor with AVX-512 IFMA, which this is not; use auto or scalar"
+            ),
+            EngineError::SelfTest { check, want } => write!(
+                f,
+                "signature engine \"lanes\" failed its self-test: the verdict on {check:x?} must be {want}; the \
+                 processor or this program is at fault, use scalar and report this"
+            ),
         }
     }
 }
@@ -109,9 +135,22 @@ impl std::error::Error for EngineError {}
 /// The engine of that name.
 pub fn engine(name: EngineName) -> Result<Arc<dyn Engine>, EngineError> {
     match name {
-        EngineName::Auto | EngineName::Scalar => Ok(Arc::new(ScalarEngine::default())),
-        EngineName::Lanes | EngineName::Batch => Err(EngineError::NotBuilt(name)),
+        // A processor that fails the lanes' self-test is served by libsecp256k1; asking for the lanes by name says why.
+        EngineName::Auto => lanes().or_else(|_| engine(EngineName::Scalar)),
+        EngineName::Scalar => Ok(Arc::new(ScalarEngine::default())),
+        EngineName::Lanes => lanes(),
+        EngineName::Batch => Err(EngineError::NotBuilt(name)),
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn lanes() -> Result<Arc<dyn Engine>, EngineError> {
+    Ok(Arc::new(LanesEngine::start()?))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn lanes() -> Result<Arc<dyn Engine>, EngineError> {
+    Err(EngineError::NoIfma)
 }
 
 #[cfg(test)]
@@ -128,12 +167,15 @@ mod tests {
 
     #[test]
     fn engines_that_do_not_exist_are_refused_by_name() {
-        assert_eq!(engine(EngineName::Auto).unwrap().name(), "scalar");
+        let best = if engine(EngineName::Lanes).is_ok() { "lanes" } else { "scalar" };
+        assert_eq!(engine(EngineName::Auto).unwrap().name(), best);
         assert_eq!(engine(EngineName::Scalar).unwrap().name(), "scalar");
-        for name in [EngineName::Lanes, EngineName::Batch] {
-            let error = engine(name).err().unwrap();
-            assert_eq!(error, EngineError::NotBuilt(name));
-            assert!(error.to_string().contains(name.as_str()));
+        let error = engine(EngineName::Batch).err().unwrap();
+        assert_eq!(error, EngineError::NotBuilt(EngineName::Batch));
+        assert!(error.to_string().contains("batch"));
+        match engine(EngineName::Lanes) {
+            Ok(engine) => assert_eq!(engine.name(), "lanes"),
+            Err(error) => assert_eq!(error, EngineError::NoIfma),
         }
     }
 }

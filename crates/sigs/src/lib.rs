@@ -11,13 +11,17 @@
 mod check;
 mod der;
 mod engine;
+mod fuzz;
+mod lanes;
 mod parallel;
 mod scalar;
+mod self_test;
 mod tweak;
 
 pub use check::{Check, PublicKeyBytes};
 pub use der::{is_strict_der, parse_der_lax};
 pub use engine::{Counters, Engine, EngineError, EngineName, engine};
+pub use fuzz::{Difference, Kind, Report, fuzz, fuzz_checks};
 pub use parallel::{CALL_ROWS_MAX, verify_parallel};
 pub use scalar::{ScalarEngine, verify_one};
 pub use tweak::tweak_add_check;

@@ -52,15 +52,17 @@ mod tests {
         let signature = schnorr::sign_no_aux_rand(&[5; 32], &keypair).to_byte_array();
         let good = Check::Schnorr { key, signature, message: [5; 32] };
         let bad = Check::Schnorr { key, signature, message: [6; 32] };
-        let engine = engine(EngineName::Auto).unwrap();
+        let engines = [EngineName::Auto, EngineName::Scalar].map(|name| engine(name).unwrap());
         let pool = Pool::new("sigs-test", 3);
-        for count in [0, 1, 127, 128, 129, 700] {
-            let want: Vec<bool> = (0..count).map(|row| row % 3 != 1).collect();
-            let checks = want.iter().map(|&yes| if yes { good } else { bad }).collect();
-            assert_eq!(verify_parallel(&engine, &pool, checks), want);
+        for engine in engines {
+            for count in [0, 1, 127, 128, 129, 700] {
+                let want: Vec<bool> = (0..count).map(|row| row % 3 != 1).collect();
+                let checks = want.iter().map(|&yes| if yes { good } else { bad }).collect();
+                assert_eq!(verify_parallel(&engine, &pool, checks), want);
+            }
+            let counters = engine.counters();
+            assert_eq!((counters.checks, counters.scalar + counters.lanes), (1085, 1085));
+            assert!(counters.calls >= 7 && counters.accepted < counters.checks, "{counters:?}");
         }
-        let counters = engine.counters();
-        assert_eq!((counters.checks, counters.scalar), (1085, 1085));
-        assert!(counters.calls >= 7 && counters.accepted < counters.checks, "{counters:?}");
     }
 }

@@ -39,7 +39,13 @@ impl Engine for ScalarEngine {
 
     fn counters(&self) -> Counters {
         let checks = self.checks.load(Relaxed);
-        Counters { calls: self.calls.load(Relaxed), checks, accepted: self.accepted.load(Relaxed), scalar: checks }
+        Counters {
+            calls: self.calls.load(Relaxed),
+            checks,
+            accepted: self.accepted.load(Relaxed),
+            scalar: checks,
+            ..Counters::default()
+        }
     }
 }
 

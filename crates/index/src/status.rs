@@ -10,6 +10,9 @@ use std::io::Write;
 use bitcoin_hashes::{HashEngine, sha256};
 use primitives::Txid;
 
+/// Bytes of one entry's text at most.
+const TEXT_BYTES_MAX: usize = 64 + 1 + 20 + 1;
+
 /// A status under construction; takes one transaction at a time, so a long history needs no memory.
 #[derive(Clone, Default)]
 pub struct Status {
@@ -20,11 +23,15 @@ pub struct Status {
 impl Status {
     /// Appends a transaction.
     pub fn push(&mut self, txid: &Txid, height: i64) {
-        // 64 digits, two colons, a sign and nineteen digits.
-        let mut text = [0u8; 96];
-        let mut rest = &mut text[..];
-        write!(rest, "{txid}:{height}:").expect("the longest entry has 86 bytes");
-        let length = 96 - rest.len();
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        // 64 digits, two colons, a sign and nineteen digits. Identifiers are shown with their last byte first.
+        let mut text = [b':'; TEXT_BYTES_MAX];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(txid.0.iter().rev()) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        let mut rest = &mut text[65..];
+        write!(rest, "{height}:").expect("the longest entry has 86 bytes");
+        let length = TEXT_BYTES_MAX - rest.len();
         self.engine.input(&text[..length]);
         self.any = true;
     }
@@ -43,10 +50,12 @@ mod tests {
     #[test]
     fn equals_the_hash_of_the_joined_text() {
         assert_eq!(Status::default().finish(), None);
-        let (a, b) = (Txid([1; 32]), Txid([2; 32]));
-        let mut status = Status::default();
-        status.push(&a, 100);
-        status.push(&b, -1);
-        assert_eq!(status.finish(), Some(sha256(format!("{a}:100:{b}:-1:").as_bytes())));
+        let (mut status, mut joined) = (Status::default(), String::new());
+        for (round, height) in (0..).zip([0, 100, -1, i64::MAX, i64::MIN, 900_000]) {
+            let txid = Txid(sha256(&[round]));
+            status.push(&txid, height);
+            joined += &format!("{txid}:{height}:");
+            assert_eq!(status.clone().finish(), Some(sha256(joined.as_bytes())), "up to {height}");
+        }
     }
 }

@@ -5,8 +5,10 @@
 //! Fails:  [`ChainError`] when the disk fails; invalid blocks are refused and reported, never connected.
 
 mod digest;
+mod error;
 mod handle;
 mod lot;
+mod options;
 mod pipeline;
 mod reorganise;
 mod tree;
@@ -14,7 +16,9 @@ mod view;
 mod writer;
 
 pub use digest::{Digest, TableDigest};
+pub use error::ChainError;
 pub use handle::{Event, Handle, Phase, Status};
+pub use options::{Options, World};
 pub use tree::{HeaderTree, Inserted, NodeId, Seen};
 pub use view::{HistoryEntry, Spender, Tip, TxAt, UnspentEntry, View, ViewError};
-pub use writer::{Chain, ChainError, Options, World};
+pub use writer::Chain;

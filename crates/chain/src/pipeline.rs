@@ -18,10 +18,11 @@ use primitives::{Coin, OutPoint, ScriptHash, SpentCoins, Tx, TxNum, Txid, TxoNum
 use stdx::pool::Ticket;
 use store::{Fetch, StoreError, TxEntry};
 
+use crate::error::ChainError;
 use crate::lot::{self, Connected, Failure, InFlight, LOT_BLOCKS_MAX, LOT_BYTES, Place, PrepareError, Prepared};
 use crate::tree::NodeId;
 use crate::view::GENESIS_POSITION;
-use crate::writer::{Chain, ChainError};
+use crate::writer::Chain;
 
 /// Lots being read and checked ahead of the writer for each thread of the pool: one at work and one in the queue.
 const LOTS_AHEAD_PER_THREAD: usize = 2;

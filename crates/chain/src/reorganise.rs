@@ -11,9 +11,10 @@ use index::tag::is_unspendable;
 use primitives::{Block, OutPoint, Transaction, TxNum};
 use store::CoinBuf;
 
+use crate::error::ChainError;
 use crate::tree::NodeId;
 use crate::view::View;
-use crate::writer::{Chain, ChainError};
+use crate::writer::Chain;
 
 /// Blocks disconnected between two commits: bounds the rows held in memory (some 20,000 a block).
 const BLOCKS_PER_COMMIT: u32 = 64;

@@ -17,182 +17,22 @@
 //! with all that were connected after it; rows reach the batch only once a lot has passed everything.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use consensus::script;
 use index::rows::txid_prefix;
 use index::tag::TagKey;
-use primitives::{BlockHash, Header, Params, ScriptHash};
-use sigs::Engine;
-use stdx::clock::Clock;
-use stdx::disk::Disk;
-use stdx::pool::Pool;
-use store::blockfiles::{BlockFiles, BlockFilesError, Found, Note, Progress};
+use primitives::{Header, Params, ScriptHash};
+use store::blockfiles::{BlockFiles, Found, Note, Progress};
 use store::{Batch, Coins, CoinsOptions, Cut, Store, StoreError, TxEntry};
 
+use crate::error::ChainError;
 use crate::handle::{Event, Handle, Phase, Shared, Status};
 use crate::lot::Judges;
+use crate::options::{Options, World};
 use crate::tree::{HeaderTree, NodeId, Seen};
-use crate::view::{GENESIS_POSITION, View, ViewError};
-
-/// What a chain needs of the world.
-#[derive(Clone)]
-pub struct World {
-    /// Where everything is kept.
-    pub disk: Arc<dyn Disk>,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// Who works.
-    pub pool: Arc<Pool>,
-    /// Who checks signatures.
-    pub engine: Arc<dyn Engine>,
-}
-
-/// How a chain is run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The network.
-    pub params: Params,
-    /// Folder of the store.
-    pub datadir: PathBuf,
-    /// Folder of Core's block files, or one file of records; read only.
-    pub blocks_from: PathBuf,
-    /// Memory for everything, in bytes.
-    pub memory_bytes: u64,
-    /// Scripts of this block and its ancestors are not checked.
-    pub assume_valid: Option<BlockHash>,
-    /// No script is checked at all; for measuring.
-    pub skip_scripts: bool,
-    /// No index rows are derived; for measuring.
-    pub skip_index: bool,
-    /// Longest time between commits while importing; what a crash may cost at most.
-    pub commit_interval: Duration,
-    /// How often the block files are looked at for new blocks once the tip is reached.
-    pub poll_interval: Duration,
-    /// The chain that ends with this block is followed and no other, while it is valid; for comparing states.
-    pub last_block: Option<BlockHash>,
-    /// 32 random bytes: key of the script tags of a new store, and of the coin table's hash function.
-    pub secret: [u8; 32],
-}
-
-impl Options {
-    /// Options with everything checked, everything indexed.
-    pub fn new(params: Params, datadir: PathBuf, blocks_from: PathBuf, secret: [u8; 32]) -> Options {
-        Options {
-            params,
-            datadir,
-            blocks_from,
-            memory_bytes: 1 << 30,
-            assume_valid: None,
-            last_block: None,
-            skip_scripts: false,
-            skip_index: false,
-            commit_interval: Duration::from_secs(300),
-            poll_interval: Duration::from_millis(500),
-            secret,
-        }
-    }
-
-    /// What each part may take of [`Options::memory_bytes`].
-    pub(crate) fn shares(&self) -> Shares {
-        let memory = self.memory_bytes;
-        Shares {
-            coins_bytes: (memory / 100 * 55) as usize,
-            batch_bytes: (memory / 100 * 12) as usize,
-            // Blocks on their way: their bytes, offsets, spent coins and rows take about four times this.
-            pipeline_bytes: (memory / 100 * 4).clamp(4 << 20, 32 << 20),
-        }
-    }
-}
-
-/// Parts of the memory budget; the rest is for headers, filters, sorting and the servers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shares {
-    pub(crate) coins_bytes: usize,
-    pub(crate) batch_bytes: usize,
-    pub(crate) pipeline_bytes: u64,
-}
-
-/// Why the writer ended.
-#[derive(Debug)]
-pub enum ChainError {
-    /// The store failed.
-    Store(StoreError),
-    /// The block files cannot be read.
-    BlockFiles(BlockFilesError),
-    /// A lookup that a reorganisation needs failed.
-    View(ViewError),
-    /// The store's tip is not among the headers of the block files.
-    TipUnknown {
-        /// Height of the tip.
-        height: u32,
-        /// Hash of the tip.
-        hash: BlockHash,
-    },
-    /// The block files do not hold the tip's block where it was when it was connected.
-    BlocksMoved {
-        /// Height of the tip.
-        height: u32,
-    },
-    /// A coin that a disconnected block spent cannot be found again.
-    SpentCoinLost {
-        /// Height of the block.
-        height: u32,
-    },
-}
-
-impl fmt::Display for ChainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ChainError::Store(error) => write!(f, "{error}"),
-            ChainError::BlockFiles(error) => write!(f, "{error}"),
-            ChainError::View(error) => write!(f, "{error}"),
-            ChainError::TipUnknown { height, hash } => write!(
-                f,
-                "the data directory stands at block {height} ({hash}), which the block files do not hold; check `blocks_from`"
-            ),
-            ChainError::BlocksMoved { height } => write!(
-                f,
-                "block {height} is no longer where it was in the block files; point `blocks_from` to the folder the \
-                 index was built from, or run `assay reindex`"
-            ),
-            ChainError::SpentCoinLost { height } => write!(
-                f,
-                "block {height} cannot be disconnected: a coin it spends is not found again; run `assay reindex`"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ChainError {}
-
-impl ChainError {
-    /// True where the disk has no room left.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, ChainError::Store(error) if error.is_disk_full())
-    }
-}
-
-impl From<StoreError> for ChainError {
-    fn from(error: StoreError) -> Self {
-        ChainError::Store(error)
-    }
-}
-
-impl From<BlockFilesError> for ChainError {
-    fn from(error: BlockFilesError) -> Self {
-        ChainError::BlockFiles(error)
-    }
-}
-
-impl From<ViewError> for ChainError {
-    fn from(error: ViewError) -> Self {
-        ChainError::View(error)
-    }
-}
+use crate::view::{GENESIS_POSITION, View};
 
 /// The writer. Everything it knows of the chain is here; what others see is behind its [`Handle`].
 pub struct Chain {

@@ -41,7 +41,7 @@ pub fn file_text() -> String {
 /// The default as the file writes it.
 fn toml_literal(setting: &Setting) -> String {
     match setting.kind.parse(setting.default, setting.words) {
-        Ok(Value::Whole(_) | Value::Flag(_)) => setting.default.to_owned(),
+        Ok(Value::Whole(_)) => setting.default.to_owned(),
         _ => toml::Value::from(setting.default).to_string(),
     }
 }
@@ -124,7 +124,6 @@ fn value_text(value: &Value) -> String {
     let quoted = |text: String| toml::Value::from(text).to_string();
     match value {
         Value::Whole(number) => number.to_string(),
-        Value::Flag(flag) => flag.to_string(),
         Value::Word(word) => quoted(word.to_string()),
         Value::Text(text) => quoted(text.clone()),
         Value::Path(path) => quoted(path.display().to_string()),

@@ -26,8 +26,6 @@ pub enum Kind {
     },
     /// Free text.
     Text,
-    /// `true` or `false`.
-    Flag,
     /// A file or folder.
     Path,
     /// An IP address and a port.
@@ -45,8 +43,6 @@ pub enum Value {
     Whole(u64),
     /// Free text.
     Text(String),
-    /// A switch.
-    Flag(bool),
     /// A file or folder, `~/` resolved.
     Path(PathBuf),
     /// An address.
@@ -62,7 +58,6 @@ impl Kind {
             Kind::Choice(_) => "choice",
             Kind::Whole { .. } => "integer",
             Kind::Text => "text",
-            Kind::Flag => "boolean",
             Kind::Path => "path",
             Kind::Address => "address",
             Kind::BlockHash => "block_hash",
@@ -75,7 +70,6 @@ impl Kind {
             Kind::Choice(choices) => choices.join(", "),
             Kind::Whole { min, max } => format!("{min}..={max} {unit}").trim_end().to_owned(),
             Kind::Text => format!("text of at most {TEXT_BYTES_MAX} bytes"),
-            Kind::Flag => "true, false".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Address => "an IP address and port such as 127.0.0.1:50001".to_owned(),
             Kind::BlockHash => "64 hexadecimal digits".to_owned(),
@@ -95,7 +89,6 @@ impl Kind {
             Kind::Whole { min, max } => parse_whole(text, min, max),
             Kind::Text if text.len() > TEXT_BYTES_MAX => Err(format!("text of {} bytes is too long", text.len())),
             Kind::Text => Ok(Value::Text(text.to_owned())),
-            Kind::Flag => text.parse().map(Value::Flag).map_err(|_| format!("{text:?} is neither true nor false")),
             Kind::Path => parse_path(text),
             Kind::Address => {
                 text.parse().map(Value::Address).map_err(|_| format!("{text:?} is no address with a port"))
@@ -143,8 +136,6 @@ mod tests {
         check(whole, &["auto"], "Auto", None);
         check(Kind::Choice(&["main", "regtest"]), &[], "regtest", Some(Value::Word("regtest")));
         check(Kind::Choice(&["main", "regtest"]), &[], "mainnet", None);
-        check(Kind::Flag, &[], "true", Some(Value::Flag(true)));
-        check(Kind::Flag, &[], "yes", None);
         check(Kind::Address, &["off"], "127.0.0.1:1", Some(Value::Address("127.0.0.1:1".parse().unwrap())));
         check(Kind::Address, &["off"], "[::1]:50001", Some(Value::Address("[::1]:50001".parse().unwrap())));
         check(Kind::Address, &["off"], "localhost:1", None);

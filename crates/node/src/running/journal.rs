@@ -17,6 +17,7 @@ pub struct Journal {
     refused: Option<BlockHash>,
     notes: usize,
     disconnected: u64,
+    commits: u64,
 }
 
 impl Journal {
@@ -26,6 +27,11 @@ impl Journal {
             self.phase = Some(status.phase);
             let fields: log::Fields = &[("height", &status.height), ("headers", &status.headers_height)];
             log::info("chain", status.phase.name(), fields);
+        }
+        if status.commits != self.commits {
+            self.commits = status.commits;
+            let fields: log::Fields = &[("height", &status.committed_height), ("stored_bytes", &status.stored_bytes)];
+            log::debug("chain", "commit", fields);
         }
         if status.disconnected > self.disconnected {
             let blocks = status.disconnected - self.disconnected;

@@ -40,6 +40,11 @@ impl Electrum {
         self.server.local_address()
     }
 
+    /// What went wrong on our side since it was asked last, the newest only.
+    pub fn take_fault(&self) -> Option<String> {
+        self.server.metrics().take_fault()
+    }
+
     /// Counts the sessions open now, for as long as anybody asks.
     pub fn sessions(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let env = self.server.env().clone();

@@ -163,6 +163,9 @@ impl Node {
             }
             if now >= next_sample {
                 self.reporter.sample();
+                if let Some(why) = self.electrum.as_ref().and_then(Electrum::take_fault) {
+                    log::warn("electrum", "an answer failed", &[("why", &why)]);
+                }
                 next_sample = now + Duration::from_secs(1);
             }
             if now >= next_line {

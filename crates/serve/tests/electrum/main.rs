@@ -7,6 +7,7 @@
 mod abuse;
 mod chain;
 mod client;
+mod documents;
 mod golden;
 mod notify;
 mod published;

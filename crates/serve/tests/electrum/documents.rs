@@ -1,0 +1,58 @@
+//! docs/electrum.md says what the code does.
+//!
+//! In:     the page, the table of methods, the default limits.
+//! Out:    one test a table.
+//! Fails:  with the row that is missing or wrong.
+
+use serve::electrum::limits::Limits;
+use serve::electrum::methods::METHODS;
+
+fn page() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/electrum.md")).unwrap()
+}
+
+#[test]
+fn the_page_lists_every_method_with_its_parameters() {
+    let page = page();
+    let section = page.split("## Methods").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let mut listed: Vec<(String, Vec<String>)> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let code = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+            (code(cells[1])[0].clone(), code(cells[2]))
+        })
+        .collect();
+    let mut known: Vec<(String, Vec<String>)> = METHODS
+        .iter()
+        .map(|method| (method.name.to_owned(), method.params.iter().map(|name| (*name).to_owned()).collect()))
+        .collect();
+    listed.sort();
+    known.sort();
+    assert_eq!(listed, known);
+}
+
+#[test]
+fn the_page_gives_the_default_limits() {
+    let page = page();
+    let limits = Limits::default();
+    #[track_caller]
+    fn check(page: &str, what: &str, want: u64) {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {what} |")));
+        let row = row.unwrap_or_else(|| panic!("no row {what:?}"));
+        assert_eq!(row.split('|').nth(2).unwrap().trim(), want.to_string(), "{row}");
+    }
+    check(&page, "sessions", limits.sessions_max as u64);
+    check(&page, "bytes of a line", limits.line_bytes_max as u64);
+    check(&page, "requests in a batch", limits.batch_requests_max as u64);
+    check(&page, "subscribed scripts of a session", limits.subscriptions_session_max as u64);
+    check(&page, "subscribed scripts of all sessions", limits.subscriptions_max as u64);
+    check(&page, "bytes waiting for one client", limits.waiting_bytes_max as u64);
+    check(&page, "bytes waiting for all clients", limits.waiting_bytes_shared_max as u64);
+    check(&page, "seconds without a request", limits.idle_time_max.as_secs());
+    check(&page, "seconds to the greeting", limits.handshake_time_max.as_secs());
+    check(&page, "seconds for one line", limits.line_time_max.as_secs());
+    check(&page, "seconds for a client to take 64 KiB", limits.write_time_max.as_secs());
+    check(&page, "seconds to compute one answer", limits.request_time_max.as_secs());
+    check(&page, "lines in a row that are no requests", u64::from(limits.bad_lines_max));
+}

@@ -116,3 +116,56 @@ fn same_tip(runs: &Runs) -> Result<(), BenchError> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn contestants_do_the_same_work_and_end_at_the_same_tip() {
+        let parent = std::env::temp_dir();
+        let (blocks, _) = Blocks::forge(&parent, 400, Vec::new()).unwrap();
+        let scratch = Scratch::new(&parent, "import-test").unwrap();
+        let settings = |name: &str, memory_mib, signatures, index| ours::Settings {
+            chain: "regtest".to_owned(),
+            blocks_from: blocks.folder().to_owned(),
+            datadir: scratch.path().join(name),
+            threads: 2,
+            memory_mib,
+            engine: "scalar".to_owned(),
+            signatures,
+            index,
+        };
+        let large = settings("large", 1024, true, true);
+        let ours = ours::import(&large).unwrap();
+        assert!(ours.inputs >= 400 && ours.signatures >= 300, "{ours:?}");
+        assert_eq!(ours.template_inputs + ours.interpreter_inputs, ours.inputs);
+        assert_eq!(u64::from(ours.height), ours.blocks);
+        assert!(ours.tables.iter().all(|size| size.bytes > 0), "{:?}", ours.tables);
+
+        let small = settings("small", 256, false, true);
+        let unsigned = ours::import(&small).unwrap();
+        assert_eq!((unsigned.signatures, &unsigned.tip), (0, &ours.tip));
+        let digest = memory::digest(&large).unwrap();
+        assert_eq!(memory::digest(&small).unwrap(), digest);
+        assert!(digest.coins > 100 && digest.index_rows > ours.transactions, "{digest:?}");
+
+        let bare = settings("bare", 256, false, false);
+        ours::import(&bare).unwrap();
+        assert!(memory::digest(&bare).unwrap().index_rows < digest.index_rows, "no index, fewer rows");
+        assert_eq!(memory::digest(&bare).unwrap().muhash, digest.muhash);
+
+        let kernel_blocks = scratch.path().join("kernel-blocks");
+        blocks.copy_to(&kernel_blocks).unwrap();
+        let settings = kernel::Settings { datadir: scratch.path().join("kernel"), blocks: kernel_blocks, threads: 2 };
+        let kernel = kernel::import(&settings).unwrap();
+        assert_eq!((kernel.height, kernel.tip), (ours.height, ours.tip.clone()));
+
+        let settings = hashing::Settings { chain: "regtest".to_owned(), blocks_from: blocks.folder().to_owned() };
+        let hashing = hashing::hash(&settings).unwrap();
+        // The genesis block is in the files too, and is not connected.
+        let genesis = primitives::Params::of(Network::Regtest).genesis_block().len() as u64;
+        assert_eq!(hashing.block_bytes, ours.block_bytes + genesis);
+    }
+}

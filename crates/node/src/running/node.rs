@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use chain::{Chain, ChainError, Handle, Phase, World};
 use primitives::network::Params;
-use sigs::EngineName;
+use sigs::{EngineError, EngineName};
 use stdx::clock::SystemClock;
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -273,14 +273,23 @@ fn serve(config: serve::electrum::Config, reporter: &Reporter) -> Result<Electru
     Ok(electrum)
 }
 
-/// The engine the settings name; one this program lacks is a wrong setting.
+/// The engine the settings name; one this program or processor lacks is a wrong setting.
 pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>, ConfigError> {
     let name: EngineName = config.sig_engine.parse().expect("the table's choices are the engines");
-    sigs::engine(name).map_err(|error| ConfigError::BadValue {
-        setting: "sig_engine",
-        source: layers.get("sig_engine").1,
-        why: error.to_string(),
-        accepted: "auto, scalar".to_owned(),
+    if name == EngineName::Auto
+        && let Err(error @ EngineError::SelfTest { .. }) = sigs::engine(EngineName::Lanes)
+    {
+        log::warn("node", "signature engine", &[("why", &error)]);
+    }
+    sigs::engine(name).map_err(|error| {
+        let works = |name: &EngineName| sigs::engine(*name).is_ok();
+        let accepted: Vec<&str> = EngineName::ALL.into_iter().filter(works).map(EngineName::as_str).collect();
+        ConfigError::BadValue {
+            setting: "sig_engine",
+            source: layers.get("sig_engine").1,
+            why: error.to_string(),
+            accepted: accepted.join(", "),
+        }
     })
 }
 

@@ -18,13 +18,15 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// The part that runs in the program: what stands before `#[cfg(test)] mod ...`; nothing for files of tests.
+    /// The part that runs in the program: what stands before the module of tests; nothing for files of tests.
     pub fn production(&self) -> &str {
         let name = self.path.rsplit('/').next().expect("a path has a last part");
-        if self.path.contains("/tests/") || name == "tests.rs" {
+        if self.path.contains("/tests/") || name == "tests.rs" || name.ends_with("_tests.rs") {
             return "";
         }
-        self.text.split("\n#[cfg(test)]\nmod ").next().expect("split gives one part at least")
+        let ends = self.text.match_indices("\n#[cfg(").map(|(at, _)| at);
+        let mut ends = ends.filter(|at| opens_tests(&self.text[at + 1..]));
+        &self.text[..ends.next().unwrap_or(self.text.len())]
     }
 
     /// The parts below `src/`: `["area", "file.rs"]`; `None` outside of `src/`.
@@ -32,6 +34,14 @@ impl SourceFile {
         let below = self.path.strip_prefix(&format!("crates/{}/src/", self.krate))?;
         Some(below.split('/').collect())
     }
+}
+
+/// True where attributes that say `test` stand before a module with a body.
+fn opens_tests(text: &str) -> bool {
+    let attributes = text.lines().take_while(|line| line.starts_with("#[")).collect::<Vec<_>>();
+    let follower = text.lines().nth(attributes.len()).unwrap_or_default();
+    let is_module = follower.trim_start_matches("pub ").starts_with("mod ") && follower.ends_with('{');
+    is_module && attributes.iter().any(|line| line.starts_with("#[cfg(") && line.contains("test"))
 }
 
 /// The repository's root.

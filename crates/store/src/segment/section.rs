@@ -14,6 +14,10 @@ use crate::row::{Row, Table};
 
 /// Bytes a block is meant to have: a page, so that a cold lookup reads one.
 const BLOCK_BYTES: usize = 4096;
+/// Rows of one block at most, though it then stays below its size: a lookup goes through half of them. The history of a
+/// busy script takes half a byte a row.
+const ROWS_DENSE_MAX: usize = 1024;
+const _: () = assert!(ROWS_DENSE_MAX <= ROWS_PER_BLOCK_MAX);
 /// Rows of the first block of a section, before there is a size to go by.
 const ROWS_FIRST: usize = 448;
 /// Bytes of a block's checksum.
@@ -94,7 +98,7 @@ impl SectionWriter {
         let first = row_key(self.pending[0].hi, self.pending[0].lo);
         let bytes = self.out.len() - start;
         // The next block aims at its size by the rows this one took.
-        self.rows_target = (self.pending.len() * BLOCK_BYTES / bytes.max(1)).clamp(64, ROWS_PER_BLOCK_MAX);
+        self.rows_target = (self.pending.len() * BLOCK_BYTES / bytes.max(1)).clamp(64, ROWS_DENSE_MAX);
         self.pending.clear();
         self.end_block(start, &first);
     }

@@ -5,7 +5,8 @@
 //! Fails:  [`ParseError`], exactly where `Transaction::parse` fails.
 //! Source: BIP 144.
 //!
-//! A history of 100,000 entries reads as many transactions only to name them: 1.4 times as fast as parsing them first.
+//! A history of 100,000 entries reads as many transactions only to name them. Beside the hashing the gain is small (1.05 to
+//! 1.3 times, transactions of 1.5 KB); what counts is that many can be hashed at once out of one piece of bytes.
 
 use stdx::bytes::Reader;
 

@@ -231,7 +231,7 @@ fn forge_arguments() -> [Arg; 6] {
     [
         number("blocks", "blocks", "400", "Height of its last block")
             .value_parser(clap::value_parser!(u32).range(blocks_min..=1_000_000)),
-        number("inputs", "inputs", "100000", "Inputs to spend over the whole chain")
+        number("inputs", "inputs", "200000", "Inputs to spend over the whole chain")
             .value_parser(clap::value_parser!(u64).range(1..=1_000_000_000)),
         number("mix", "mix", "history", "Which years' transactions").value_name("NAME").value_parser(mixes),
         number("seed", "seed", "1", "The chain follows from it: same seed, same chain")

@@ -25,6 +25,9 @@ pub const ROWS: usize = GROUPS * LANES;
 /// x of G: a key for lanes without one.
 const GENERATOR_X: [u64; 4] =
     [0x59f2_815b_16f8_1798, 0x029b_fcdb_2dce_28d9, 0x55a0_6295_ce87_0b07, 0x79be_667e_f9dc_bbac];
+/// x of 2 G, whose y is even.
+const TWICE_GENERATOR_X: [u64; 4] =
+    [0xabac_09b9_5c70_9ee5, 0x5c77_8e4b_8cef_3ca7, 0x3045_406e_95c0_7cd8, 0xc604_7f94_41ed_7d6d];
 /// p - n: an r below it may stand for the x coordinate r + n too.
 const P_MINUS_N: [u64; 4] = [0x402d_a172_2fc9_baee, 0x4551_2319_50b7_5fc4, 1, 0];
 
@@ -132,12 +135,12 @@ impl Reader {
     }
 }
 
-/// What an unusable lane computes: 2 G by way of BIP 340, without an exception (the tests see to that).
+/// What an unusable lane computes: G + G by way of BIP 340, without an exception (tested below).
 const HARMLESS: Row = Row {
     x: GENERATOR_X,
     y: None,
     odd: false,
-    r: GENERATOR_X,
+    r: TWICE_GENERATOR_X,
     schnorr: true,
     factors: [Scalar::ONE, Scalar::ONE],
     s: Scalar::ONE,
@@ -198,3 +201,77 @@ impl Group {
 
 /// n, to be added to an r that wraps.
 pub const ORDER: [u64; 4] = N_WORDS;
+
+#[cfg(test)]
+mod tests {
+    use super::super::stages::{Machine, Scratch};
+    use super::super::vector::Portable;
+    use super::*;
+
+    #[test]
+    fn lanes_without_a_row_meet_no_exception_and_are_never_accepted() {
+        let seed = Portable([0; LANES]);
+        let (generator, mut scratch) = (Portable::generator(seed), Scratch::new(seed));
+        Reader::new().read(&[], &mut scratch.groups[..1]);
+        assert_eq!(Portable::accept(&mut scratch, &generator, 1)[0], 0);
+        // Were they usable, their G + G would be found to be 2 G.
+        scratch.groups[0].usable = Mask::MAX;
+        assert_eq!(Portable::accept(&mut scratch, &generator, 1)[0], Mask::MAX);
+    }
+
+    #[test]
+    fn only_rows_in_range_are_usable() {
+        use crate::check::PublicKeyBytes;
+        #[track_caller]
+        fn check(key: &[u8], r: [u8; 32], s: [u8; 32], want: bool) {
+            let mut signature = [0; 64];
+            signature[..32].copy_from_slice(&r);
+            signature[32..].copy_from_slice(&s);
+            let row = match key.len() {
+                32 => Check::Schnorr { key: key.try_into().unwrap(), signature, message: [1; 32] },
+                _ => Check::Ecdsa { key: PublicKeyBytes::new(key).unwrap(), signature, message: [1; 32] },
+            };
+            let mut groups = [Group::default()];
+            Reader::new().read(&[row], &mut groups);
+            assert_eq!(groups[0].usable == 1, want, "{row:x?}");
+        }
+        // Just below a number, and the number.
+        let edge = |words: [u64; 4], below: u64| {
+            let mut bytes = [0; 32];
+            for (chunk, word) in bytes.chunks_mut(8).zip(words.iter().rev()) {
+                chunk.copy_from_slice(&word.to_be_bytes());
+            }
+            bytes[31] -= below as u8;
+            bytes
+        };
+        let (n, p, one, zero) = (N_WORDS, P_WORDS, edge([1, 0, 0, 0], 0), [0; 32]);
+        let long = |first: u8, x: [u8; 32], y: [u8; 32]| [&[first][..], &x, &y].concat();
+        let short = |first: u8, x: [u8; 32]| [&[first][..], &x].concat();
+        for (r, s, ecdsa, schnorr) in [
+            (one, one, true, true),
+            (edge(n, 1), edge(n, 1), true, true),
+            (zero, one, false, true),
+            (one, zero, false, true),
+            (edge(n, 0), one, false, true),
+            (one, edge(n, 0), false, false),
+            (edge(p, 1), one, false, true),
+            (edge(p, 0), one, false, false),
+        ] {
+            check(&short(2, one), r, s, ecdsa);
+            check(&one, r, s, schnorr);
+        }
+        for (key, want) in [
+            (short(3, edge(p, 1)), true),
+            (short(2, edge(p, 0)), false),
+            (long(4, one, edge(p, 1)), true),
+            (long(4, one, edge(p, 0)), false),
+            (long(4, edge(p, 0), one), false),
+            (long(6, one, one), false),
+            (long(7, one, one), false),
+            (edge(p, 1).to_vec(), true),
+            (edge(p, 0).to_vec(), false),
+        ] {
+            check(&key, one, one, want);
+        }
+    }
+}

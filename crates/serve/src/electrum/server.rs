@@ -24,7 +24,7 @@ use crate::source::{Event, Source};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time sessions get to end when the server stops; what is not done then is cut off.
-const STOP_TIME: Duration = Duration::from_millis(800);
+const STOP_TIME: Duration = Duration::from_millis(500);
 
 /// How often the thread of events looks whether the server stops.
 const EVENT_WAIT: Duration = Duration::from_millis(100);

@@ -100,12 +100,12 @@ fn one_byte_at_a_time_runs_into_the_line_timer() {
 #[test]
 fn who_says_nothing_is_hung_up_on() {
     let server = serve(mainnet(), |limits| {
-        limits.handshake_time_max = Duration::from_millis(100);
-        limits.idle_time_max = Duration::from_millis(400);
+        limits.handshake_time_max = Duration::from_millis(150);
+        limits.idle_time_max = Duration::from_millis(1200);
     });
     let started = Instant::now();
     assert!(server.connect().is_closed());
-    assert!(started.elapsed() < Duration::from_millis(390), "the greeting has its own timer");
+    assert!(started.elapsed() < Duration::from_millis(1100), "the greeting has its own timer");
     // Blank lines are no greeting.
     let mut blank = server.connect();
     let started = Instant::now();
@@ -114,9 +114,9 @@ fn who_says_nothing_is_hung_up_on() {
     }
     assert!(started.elapsed() < Duration::from_secs(3));
     let mut greeted = server.greet();
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(600));
     greeted.call("server.ping", json!([]));
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(800));
     assert_eq!(greeted.call("server.ping", json!([])), Value::Null, "a request starts the idle timer again");
     assert!(greeted.is_closed());
     server.wait_for("dropped_timeout", 3);
@@ -250,7 +250,7 @@ fn who_never_reads_is_dropped_and_delays_nobody() {
     let chain = sample();
     let long = ScriptHash([7; 32]);
     chain.pad(long, 1_000_000);
-    let server = serve(chain, |limits| limits.write_time_max = Duration::from_millis(500));
+    let server = serve(chain, |limits| limits.write_time_max = Duration::from_secs(2));
     let mut deaf = server.greet();
     deaf.call("blockchain.headers.subscribe", json!([]));
     deaf.call("blockchain.scripthash.subscribe", json!([hash_of(&script(1))]));
@@ -265,9 +265,9 @@ fn who_never_reads_is_dropped_and_delays_nobody() {
         assert_eq!(other.json()["method"], "blockchain.scripthash.subscribe");
         slowest = slowest.max(asked.elapsed());
         assert!(server.count("bytes_waiting_now") < 9 << 20);
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(slowest < Duration::from_millis(400), "a notice took {slowest:?}");
+    assert!(slowest < Duration::from_millis(1500), "a notice took {slowest:?}");
     drop((deaf, other));
     is_well(&server);
 }

@@ -98,7 +98,7 @@ pub fn bench(options: &LookupsOptions) -> Result<(), BenchError> {
         signatures: false,
         index: true,
     };
-    let (mut chain, _disk) = ours::open(&settings)?;
+    let mut chain = ours::open(&settings)?.chain;
     chain.catch_up()?;
     chain.settle()?;
     let view = chain.handle().view();

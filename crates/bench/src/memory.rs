@@ -103,7 +103,7 @@ fn settings(options: &MemoryOptions, blocks: &Blocks, datadir: &Path, memory_mib
 
 /// Reads every row and every coin of the data directory of these settings.
 pub fn digest(settings: &ours::Settings) -> Result<Digest, BenchError> {
-    let (chain, _disk) = ours::open(settings)?;
+    let chain = ours::open(settings)?.chain;
     let view = chain.handle().view();
     let snapshot = view.snapshot();
     let mut index = Sum::default();

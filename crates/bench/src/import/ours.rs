@@ -12,7 +12,7 @@ use std::time::Instant;
 use chain::{Chain, Options, World};
 use primitives::{Network, Params};
 use serde::{Deserialize, Serialize};
-use sigs::EngineName;
+use sigs::{Engine, EngineName};
 use stdx::clock::SystemClock;
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -85,6 +85,10 @@ pub struct Run {
     pub outputs: u64,
     /// Signatures checked by the engine.
     pub signatures: u64,
+    /// Calls of the engine.
+    pub engine_calls: u64,
+    /// Signatures that libsecp256k1 decided after or instead of the engine's lanes.
+    pub scalar_signatures: u64,
     /// Inputs proved by a template.
     pub template_inputs: u64,
     /// Inputs decided by Bitcoin Core's interpreter.
@@ -93,16 +97,27 @@ pub struct Run {
     pub commits: u64,
 }
 
-/// The chain of these settings, and its disk.
-pub fn open(settings: &Settings) -> Result<(Chain, Arc<SystemDisk>), BenchError> {
+/// A chain, and what counts its work.
+pub struct Opened {
+    /// The chain.
+    pub chain: Chain,
+    /// Its disk.
+    pub disk: Arc<SystemDisk>,
+    /// Who checks its signatures.
+    pub engine: Arc<dyn Engine>,
+}
+
+/// The chain of these settings.
+pub fn open(settings: &Settings) -> Result<Opened, BenchError> {
     let network: Network = settings.chain.parse().map_err(BenchError::Usage)?;
     let engine: EngineName = settings.engine.parse().map_err(|error: sigs::EngineError| usage(&error))?;
     let disk = Arc::new(SystemDisk::default());
+    let engine = sigs::engine(engine).map_err(|error| usage(&error))?;
     let world = World {
         disk: disk.clone(),
         clock: Arc::new(SystemClock::default()),
         pool: Arc::new(Pool::new("bench", settings.threads)),
-        engine: sigs::engine(engine).map_err(|error| usage(&error))?,
+        engine: engine.clone(),
     };
     // A fixed secret: two imports of the same chain store the same rows.
     let secret = [0x5a; 32];
@@ -110,7 +125,7 @@ pub fn open(settings: &Settings) -> Result<(Chain, Arc<SystemDisk>), BenchError>
     options.memory_bytes = settings.memory_mib << 20;
     options.skip_scripts = !settings.signatures;
     options.skip_index = !settings.index;
-    Ok((Chain::open(world, options)?, disk))
+    Ok(Opened { chain: Chain::open(world, options)?, disk, engine })
 }
 
 fn usage(error: &dyn std::fmt::Display) -> BenchError {
@@ -121,7 +136,7 @@ fn usage(error: &dyn std::fmt::Display) -> BenchError {
 pub fn import(settings: &Settings) -> Result<Run, BenchError> {
     fs::create_dir_all(&settings.datadir).map_err(at(&settings.datadir))?;
     let start = Start::now()?;
-    let (mut chain, disk) = open(settings)?;
+    let Opened { mut chain, disk, engine } = open(settings)?;
     chain.catch_up()?;
     let import = start.usage()?;
     let status = chain.handle().status();
@@ -136,6 +151,7 @@ pub fn import(settings: &Settings) -> Result<Run, BenchError> {
     chain.settle()?;
     let settle_s = before.elapsed().as_secs_f64();
     let all = start.usage()?;
+    let counters = engine.counters();
     let commits = chain.handle().status().commits;
     let snapshot = chain.handle().view().snapshot().clone();
     let size =
@@ -159,6 +175,8 @@ pub fn import(settings: &Settings) -> Result<Run, BenchError> {
         inputs: status.inputs,
         outputs: status.outputs,
         signatures: status.signatures,
+        engine_calls: counters.calls,
+        scalar_signatures: counters.scalar,
         template_inputs: status.template_inputs,
         interpreter_inputs: status.interpreter_inputs,
         commits,

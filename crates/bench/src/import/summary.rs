@@ -73,8 +73,8 @@ pub fn of(options: &ImportOptions, runs: &Runs) -> Value {
 pub fn text(options: &ImportOptions, runs: &Runs, summary: &Value) -> String {
     let first = &runs.ours[0];
     let mut text = format!(
-        "{} blocks, {}, {} transactions, {} inputs ({} by templates, {} by Core's interpreter), {} signatures, \
-         {} threads\n\n{}\n",
+        "{} blocks, {}, {} transactions, {} inputs ({} by templates, {} by Core's interpreter), {} signatures \
+         ({} by libsecp256k1, {} a call), {} threads\n\n{}\n",
         count(first.blocks),
         bytes(first.block_bytes),
         count(first.transactions),
@@ -82,6 +82,8 @@ pub fn text(options: &ImportOptions, runs: &Runs, summary: &Value) -> String {
         count(first.template_inputs),
         count(first.interpreter_inputs),
         count(first.signatures),
+        count(first.scalar_signatures),
+        count(first.signatures / first.engine_calls.max(1)),
         options.crew.threads,
         table(options, runs).text(),
     );

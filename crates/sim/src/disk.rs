@@ -282,11 +282,6 @@ impl FakeDisk {
         self.lock().dead
     }
 
-    /// Switches it off.
-    pub fn switch_off(&self) {
-        self.lock().dead = true;
-    }
-
     /// The disk after power was lost and came back; the old one stays off. Another seed, another fate of what was not
     /// synced: a quarter of the seeds loses all of it, a quarter nothing, the others some.
     pub fn crash(&self, seed: u64) -> FakeDisk {

@@ -43,36 +43,43 @@ impl Block {
     }
 
     /// All its bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The header.
+    #[inline]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
     /// Number of transactions.
+    #[inline]
     pub fn tx_count(&self) -> usize {
         self.layout.tx_count()
     }
 
     /// Number of inputs of all transactions, the coinbase's included.
+    #[inline]
     pub fn input_count(&self) -> usize {
         self.layout.input_count()
     }
 
     /// Number of outputs of all transactions.
+    #[inline]
     pub fn output_count(&self) -> usize {
         self.layout.output_count()
     }
 
     /// The transaction at `index`; panics beyond the last.
+    #[inline]
     pub fn tx(&self, index: usize) -> Tx<'_> {
         self.layout.tx(&self.bytes, index)
     }
 
     /// Transactions in order.
+    #[inline]
     pub fn txs(&self) -> impl ExactSizeIterator<Item = Tx<'_>> + Clone {
         (0..self.tx_count()).map(|index| self.tx(index))
     }

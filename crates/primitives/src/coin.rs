@@ -49,6 +49,7 @@ impl SpentCoins {
     }
 
     /// Appends a copy of `coin`.
+    #[inline]
     pub fn push(&mut self, coin: Coin<'_>) {
         let Coin { value_sat, height, coinbase, txo_num, script } = coin;
         let script_start = u32::try_from(self.scripts.len()).expect("spent scripts of one block stay below 4 GiB");
@@ -58,11 +59,13 @@ impl SpentCoins {
     }
 
     /// Number of coins.
+    #[inline]
     pub fn len(&self) -> usize {
         self.coins.len()
     }
 
     /// True without coins.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.coins.is_empty()
     }
@@ -82,6 +85,7 @@ impl SpentCoins {
     }
 
     /// Coins in order.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Coin<'_>> + Clone {
         (0..self.len()).map(|index| self.get(index))
     }

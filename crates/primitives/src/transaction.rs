@@ -166,6 +166,7 @@ impl Layout {
         if any { Ok(()) } else { Err(ParseError::SuperfluousWitness) }
     }
 
+    #[inline]
     pub(crate) fn tx<'a>(&'a self, bytes: &'a [u8], index: usize) -> Tx<'a> {
         Tx { layout: self, bytes, index, tx: self.txs[index] }
     }
@@ -198,32 +199,38 @@ pub struct Output<'a> {
 
 impl<'a> Tx<'a> {
     /// Position among the transactions it was parsed with; its position in the block.
+    #[inline]
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// Offset of its first byte in the block.
+    #[inline]
     pub fn start(&self) -> usize {
         self.tx.start as usize
     }
 
     /// All its bytes, witnesses included.
+    #[inline]
     pub fn raw(&self) -> &'a [u8] {
         &self.bytes[self.tx.start as usize..self.tx.end as usize]
     }
 
     /// Version, signed as Core keeps it in relative-lock rules: compare as `u32`.
+    #[inline]
     pub fn version(&self) -> u32 {
         u32::from_le_bytes(self.raw()[..4].try_into().expect("parsed"))
     }
 
     /// Lock time.
+    #[inline]
     pub fn lock_time(&self) -> u32 {
         let raw = self.raw();
         u32::from_le_bytes(raw[raw.len() - 4..].try_into().expect("parsed"))
     }
 
     /// True where the bytes carry witnesses.
+    #[inline]
     pub fn has_witness(&self) -> bool {
         self.tx.has_witness
     }
@@ -242,11 +249,13 @@ impl<'a> Tx<'a> {
     }
 
     /// Bytes without witnesses.
+    #[inline]
     pub fn stripped_length(&self) -> usize {
         4 + self.body().len() + 4
     }
 
     /// BIP 141 weight.
+    #[inline]
     pub fn weight(&self) -> usize {
         3 * self.stripped_length() + self.raw().len()
     }
@@ -283,23 +292,27 @@ impl<'a> Tx<'a> {
     }
 
     /// Positions of its inputs among those of all transactions it was parsed with.
+    #[inline]
     pub fn input_range(&self) -> Range<usize> {
         let end = self.layout.txs.get(self.index + 1).map_or(self.layout.inputs.len(), |tx| tx.first_input as usize);
         self.tx.first_input as usize..end
     }
 
     /// Positions of its outputs among those of all transactions it was parsed with.
+    #[inline]
     pub fn output_range(&self) -> Range<usize> {
         let end = self.layout.txs.get(self.index + 1).map_or(self.layout.outputs.len(), |tx| tx.first_output as usize);
         self.tx.first_output as usize..end
     }
 
     /// Number of inputs.
+    #[inline]
     pub fn input_count(&self) -> usize {
         self.input_range().len()
     }
 
     /// Number of outputs.
+    #[inline]
     pub fn output_count(&self) -> usize {
         self.output_range().len()
     }
@@ -317,18 +330,21 @@ impl<'a> Tx<'a> {
     }
 
     /// Inputs in order.
+    #[inline]
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = Input<'a>> + Clone + use<'a> {
         let bytes = self.bytes;
         self.layout.inputs[self.input_range()].iter().map(move |&layout| Input { bytes, layout })
     }
 
     /// Outputs in order.
+    #[inline]
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = Output<'a>> + Clone + use<'a> {
         let bytes = self.bytes;
         self.layout.outputs[self.output_range()].iter().map(move |&layout| output(bytes, layout))
     }
 
     /// One input that names no output (Core: `CTransaction::IsCoinBase`).
+    #[inline]
     pub fn is_coinbase(&self) -> bool {
         self.input_count() == 1 && self.input(0).outpoint() == OutPoint::NULL
     }

@@ -17,16 +17,19 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Starts at byte 0.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, position: 0 }
     }
 
     /// Bytes consumed so far.
+    #[inline]
     pub fn position(&self) -> usize {
         self.position
     }
 
     /// Bytes not yet consumed.
+    #[inline]
     pub fn left(&self) -> usize {
         self.bytes.len() - self.position
     }

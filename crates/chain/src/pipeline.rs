@@ -114,8 +114,10 @@ impl Chain {
             Err(Halt::Failed(error)) => Err(error),
             Err(Halt::Refused(Refusal { node, reason, copy_may_be_bad })) => {
                 let (height, hash) = (self.tree.height(node), self.tree.hash(node));
-                if !(copy_may_be_bad && self.tree.use_other_copy(node)) {
-                    self.tree.invalidate(node);
+                match copy_may_be_bad {
+                    true if self.tree.use_other_copy(node) => {}
+                    true => self.tree.mark_damaged(node),
+                    false => self.tree.invalidate(node),
                 }
                 self.shared.update(|status| status.refused = Some((height, hash, reason)));
                 Ok(())

@@ -40,6 +40,9 @@ struct Node {
     parent: u32,
     skip: u32,
     position: Option<Position>,
+    /// Its own block was refused.
+    refused: bool,
+    /// It or an ancestor was refused.
     invalid: bool,
 }
 
@@ -72,10 +75,11 @@ pub struct HeaderTree {
     early: Vec<Seen>,
     /// Other places of blocks that are in the files more than once.
     copies: HashMap<u32, Vec<Position>>,
+    /// Nodes whose blocks could not be read, or were not what their headers promise.
+    damaged: Vec<u32>,
     /// Work of the bits seen last.
     work_of_bits: (u32, Work),
     best: u32,
-    tallest: u32,
 }
 
 /// The branch that ends in one node, as the rules read it.
@@ -107,6 +111,7 @@ impl HeaderTree {
             parent: 0,
             skip: 0,
             position: None,
+            refused: false,
             invalid: false,
         };
         HeaderTree {
@@ -117,9 +122,9 @@ impl HeaderTree {
             waiting_count: 0,
             early: Vec::new(),
             copies: HashMap::new(),
+            damaged: Vec::new(),
             work_of_bits: (params.genesis.bits, header::work_of(params.genesis.bits)),
             best: 0,
-            tallest: 0,
         }
     }
 
@@ -196,14 +201,12 @@ impl HeaderTree {
         let skip = self.ancestor(NodeId(parent), skip_height(height)).expect("below its parent").0;
         let invalid = self.nodes[parent as usize].invalid;
         let position = Some(seen.position);
-        self.nodes.push(Node { header: seen.header, hash, work, height, parent, skip, position, invalid });
+        let refused = false;
+        self.nodes.push(Node { header: seen.header, hash, work, height, parent, skip, position, refused, invalid });
         self.by_hash.insert(hash, id);
         if !invalid {
             if work > self.nodes[self.best as usize].work {
                 self.best = id;
-            }
-            if height > self.nodes[self.tallest as usize].height {
-                self.tallest = id;
             }
         }
         NodeId(id)
@@ -217,18 +220,38 @@ impl HeaderTree {
 
     /// Marks a node and all that build on it; the best tip is found anew.
     pub fn invalidate(&mut self, id: NodeId) {
-        self.nodes[id.0 as usize].invalid = true;
+        self.nodes[id.0 as usize].refused = true;
+        self.judge_anew();
+    }
+
+    /// Marks a node whose block is not what its header promises: the bytes may be better later, or elsewhere.
+    pub fn mark_damaged(&mut self, id: NodeId) {
+        self.damaged.push(id.0);
+        self.invalidate(id);
+    }
+
+    /// Forgets what damaged blocks were refused for, so that they are read again. False: there are none.
+    pub fn retry_damaged(&mut self) -> bool {
+        if self.damaged.is_empty() {
+            return false;
+        }
+        for id in std::mem::take(&mut self.damaged) {
+            self.nodes[id as usize].refused = false;
+        }
+        self.judge_anew();
+        true
+    }
+
+    fn judge_anew(&mut self) {
         self.best = 0;
         for index in 1..self.nodes.len() {
-            if self.nodes[self.nodes[index].parent as usize].invalid {
-                self.nodes[index].invalid = true;
-            }
+            let parent_invalid = self.nodes[self.nodes[index].parent as usize].invalid;
+            self.nodes[index].invalid = self.nodes[index].refused || parent_invalid;
             let node = &self.nodes[index];
             if !node.invalid && node.work > self.nodes[self.best as usize].work {
                 self.best = index as u32;
             }
         }
-        self.tallest = self.best;
     }
 
     /// The valid tip with the most work.
@@ -429,6 +452,35 @@ mod tests {
         assert!(tree.is_invalid(tree.find(&trunk[49].hash()).unwrap()));
         tree.invalidate(tree.find(&trunk[0].hash()).unwrap());
         assert_eq!(tree.best(), NodeId::GENESIS);
+    }
+
+    #[test]
+    fn a_damaged_block_bars_its_branch_until_it_is_tried_again() {
+        let params = Params::of(Network::Regtest);
+        let headers = chain(&params.genesis, 20, 1);
+        let mut tree = HeaderTree::new(&params);
+        for header in &headers {
+            tree.insert(seen(*header), 2_000_000_000);
+        }
+        let (tip, damaged) = (tree.best(), tree.find(&headers[9].hash()).unwrap());
+        assert!(!tree.retry_damaged());
+        tree.mark_damaged(damaged);
+        assert_eq!((tree.best_height(), tree.is_invalid(tip)), (9, true));
+        // What is built on it meanwhile waits with it, and its other copy is used first.
+        let child = mine(&headers[19], headers[19].time_s + 600, 3);
+        tree.insert(seen(child), 2_000_000_000);
+        let copy = Position { file: 1, offset: 8, size: 285 };
+        assert!(!tree.use_other_copy(damaged));
+        tree.insert(Seen { header: headers[9], position: copy }, 2_000_000_000);
+        assert!(tree.retry_damaged());
+        assert_eq!(tree.best_height(), 21);
+        assert!(tree.use_other_copy(damaged));
+        assert_eq!(tree.position(damaged), Some(copy));
+        // A block that breaks a rule stays refused.
+        tree.invalidate(tree.find(&headers[4].hash()).unwrap());
+        tree.mark_damaged(damaged);
+        assert!(tree.retry_damaged());
+        assert_eq!(tree.best_height(), 4);
     }
 
     #[test]

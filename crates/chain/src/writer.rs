@@ -58,6 +58,8 @@ pub struct Chain {
     /// True once the tip has been reached: from then on scripts that blocks touch are gathered for subscribers.
     pub(crate) following: bool,
     last_commit: Duration,
+    /// When damaged blocks were tried last.
+    damaged_tried: Duration,
     merge: Option<std::thread::JoinHandle<Result<store::MergedSegment, StoreError>>>,
     merge_cancel: Option<Arc<std::sync::atomic::AtomicBool>>,
 }
@@ -129,6 +131,7 @@ impl Chain {
             reorganised_from: None,
             following: false,
             last_commit,
+            damaged_tried: last_commit,
             merge: None,
             merge_cancel: None,
         })
@@ -208,6 +211,12 @@ impl Chain {
         let now_s = self.world.clock.unix_s();
         let (files, notes) = scan_into(&mut self.store, &mut self.tree, &mut self.scanner, &mut self.progress, now_s)?;
         self.tree.retry_early(now_s);
+        // Another copy may have come, or a block that was half written when it was read may be whole now.
+        let now = self.world.clock.monotonic();
+        if !files.is_empty() || now >= self.damaged_tried + DAMAGED_RETRY {
+            self.damaged_tried = now;
+            self.tree.retry_damaged();
+        }
         if files.iter().any(|file| !self.files.paths().contains_key(file)) {
             let magic = self.params.magic;
             self.files = Arc::new(BlockFiles::open(self.world.disk.clone(), &self.options.blocks_from, magic)?);
@@ -318,6 +327,8 @@ impl Chain {
     }
 }
 
+/// Time between two tries of a block whose bytes are damaged, while nothing new comes into the files.
+const DAMAGED_RETRY: Duration = Duration::from_secs(5);
 /// Notes about the block files that the status keeps.
 const NOTES_MAX: usize = 20;
 

@@ -23,6 +23,12 @@ pub trait Engine: Send + Sync {
     /// Writes the verdict of row `i` to `verdicts[i]`; panics when the lengths differ.
     fn verify(&self, checks: &[Check], verdicts: &mut [bool]);
 
+    /// Writes to `proved[i]` whether row `i` is proved good; `false` decides nothing. For callers who have another judge
+    /// for what is left, and so need no second opinion here; panics unless there is a place for each row.
+    fn prove(&self, checks: &[Check], proved: &mut [bool]) {
+        self.verify(checks, proved);
+    }
+
     /// What it has done since it was made.
     fn counters(&self) -> Counters;
 }

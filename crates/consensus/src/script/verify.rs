@@ -228,7 +228,9 @@ impl<'a, 'e> Queue<'a, 'e> {
         let rows = std::mem::take(&mut self.rows);
         let askers = std::mem::take(&mut self.askers);
         let mut verdicts = vec![false; rows.len()];
-        self.engine.verify(&rows, &mut verdicts);
+        // What is not proved here is Core's interpreter's to decide: a single row at once, and a multisig walk when it
+        // ends without enough pairs. A yes of the walk needs no more than an order-preserving choice of proved pairs.
+        self.engine.prove(&rows, &mut verdicts);
         self.work.signatures += rows.len() as u64;
         for (mut asker, good) in askers.into_iter().zip(verdicts) {
             match &mut asker.multisig {

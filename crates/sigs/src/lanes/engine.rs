@@ -38,6 +38,7 @@ pub struct LanesEngine<M> {
     checks: AtomicU64,
     accepted: AtomicU64,
     lanes: AtomicU64,
+    scalar: AtomicU64,
     fallbacks: AtomicU64,
     audits: AtomicU64,
 }
@@ -80,6 +81,7 @@ impl<M: Machine> LanesEngine<M> {
             checks: AtomicU64::default(),
             accepted: AtomicU64::default(),
             lanes: AtomicU64::default(),
+            scalar: AtomicU64::default(),
             fallbacks: AtomicU64::default(),
             audits: AtomicU64::default(),
         }
@@ -129,6 +131,33 @@ impl<M: Machine> LanesEngine<M> {
         self.audits.fetch_add(audits, Relaxed);
         self.idle.lock().expect("nobody panics inside the lock").push(memory);
     }
+
+    /// The lanes' verdicts, and libsecp256k1's on what they do not accept where it is to be asked.
+    fn judge(&self, checks: &[Check], verdicts: &mut [bool], ask_again: bool) {
+        assert_eq!(checks.len(), verdicts.len(), "a verdict for each row");
+        let by_lanes = checks.len() >= ROWS_MIN;
+        verdicts.fill(false);
+        if by_lanes {
+            self.accept_audited(checks, verdicts);
+        }
+        let (mut lanes, mut scalar, mut others) = (0, 0, 0);
+        for (check, verdict) in checks.iter().zip(verdicts) {
+            if *verdict {
+                lanes += 1;
+            } else if ask_again {
+                *verdict = verify_one(check);
+                scalar += 1;
+                others += u64::from(*verdict);
+            }
+        }
+        let count = checks.len() as u64;
+        self.calls.fetch_add(1, Relaxed);
+        self.checks.fetch_add(count, Relaxed);
+        self.accepted.fetch_add(lanes + others, Relaxed);
+        self.lanes.fetch_add(lanes, Relaxed);
+        self.scalar.fetch_add(scalar, Relaxed);
+        self.fallbacks.fetch_add(if by_lanes { scalar } else { 0 }, Relaxed);
+    }
 }
 
 /// Panics where libsecp256k1 refuses what the lanes accepted.
@@ -146,37 +175,21 @@ impl<M: Machine + Send + Sync> Engine for LanesEngine<M> {
     }
 
     fn verify(&self, checks: &[Check], verdicts: &mut [bool]) {
-        assert_eq!(checks.len(), verdicts.len(), "a verdict for each row");
-        let by_lanes = checks.len() >= ROWS_MIN;
-        verdicts.fill(false);
-        if by_lanes {
-            self.accept_audited(checks, verdicts);
-        }
-        let (mut lanes, mut others) = (0, 0);
-        for (check, verdict) in checks.iter().zip(verdicts) {
-            if *verdict {
-                lanes += 1;
-            } else {
-                *verdict = verify_one(check);
-                others += u64::from(*verdict);
-            }
-        }
-        let count = checks.len() as u64;
-        self.calls.fetch_add(1, Relaxed);
-        self.checks.fetch_add(count, Relaxed);
-        self.accepted.fetch_add(lanes + others, Relaxed);
-        self.lanes.fetch_add(lanes, Relaxed);
-        self.fallbacks.fetch_add(if by_lanes { count - lanes } else { 0 }, Relaxed);
+        self.judge(checks, verdicts, true);
+    }
+
+    fn prove(&self, checks: &[Check], proved: &mut [bool]) {
+        // Too few for the lanes: libsecp256k1's yes is a proof too.
+        self.judge(checks, proved, checks.len() < ROWS_MIN);
     }
 
     fn counters(&self) -> Counters {
-        let (checks, lanes) = (self.checks.load(Relaxed), self.lanes.load(Relaxed));
         Counters {
             calls: self.calls.load(Relaxed),
-            checks,
+            checks: self.checks.load(Relaxed),
             accepted: self.accepted.load(Relaxed),
-            scalar: checks.saturating_sub(lanes),
-            lanes,
+            scalar: self.scalar.load(Relaxed),
+            lanes: self.lanes.load(Relaxed),
             fallbacks: self.fallbacks.load(Relaxed),
             audits: self.audits.load(Relaxed),
         }
@@ -212,6 +225,21 @@ mod tests {
             assert_eq!(after.lanes > before.lanes, by_lanes, "{count} rows");
             assert_eq!(after.checks - before.checks, count as u64);
         }
+    }
+
+    #[test]
+    fn proving_leaves_open_what_the_lanes_do_not_accept() {
+        let engine = LanesEngine::on(Portable([0; 8])).unwrap();
+        let (rows, want) = self_test::rows();
+        let mut proved = vec![true; rows.len()];
+        engine.prove(&rows, &mut proved);
+        assert!(proved.iter().zip(&want).all(|(proved, want)| !proved || *want));
+        let counters = engine.counters();
+        assert_eq!((counters.lanes, counters.fallbacks), (proved.iter().filter(|proved| **proved).count() as u64, 0));
+        assert!(counters.lanes > 0);
+        let few = &rows[..ROWS_MIN - 1];
+        engine.prove(few, &mut proved[..few.len()]);
+        assert_eq!(proved[..few.len()], want[..few.len()]);
     }
 
     #[test]

@@ -230,6 +230,11 @@ impl HeaderTree {
         self.invalidate(id);
     }
 
+    /// True where a damaged block is in the files a second time.
+    pub fn damaged_has_copy(&self) -> bool {
+        self.damaged.iter().any(|id| self.copies.get(id).is_some_and(|copies| !copies.is_empty()))
+    }
+
     /// Forgets what damaged blocks were refused for, so that they are read again. False: there are none.
     pub fn retry_damaged(&mut self) -> bool {
         if self.damaged.is_empty() {
@@ -472,7 +477,7 @@ mod tests {
         let copy = Position { file: 1, offset: 8, size: 285 };
         assert!(!tree.use_other_copy(damaged));
         tree.insert(Seen { header: headers[9], position: copy }, 2_000_000_000);
-        assert!(tree.retry_damaged());
+        assert!(tree.damaged_has_copy() && tree.retry_damaged());
         assert_eq!(tree.best_height(), 21);
         assert!(tree.use_other_copy(damaged));
         assert_eq!(tree.position(damaged), Some(copy));

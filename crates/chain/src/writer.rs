@@ -211,9 +211,11 @@ impl Chain {
         let now_s = self.world.clock.unix_s();
         let (files, notes) = scan_into(&mut self.store, &mut self.tree, &mut self.scanner, &mut self.progress, now_s)?;
         self.tree.retry_early(now_s);
-        // Another copy may have come, or a block that was half written when it was read may be whole now.
+        // Another copy may have come; or, where nothing came, a block that was half written when it was read may be
+        // whole now.
         let now = self.world.clock.monotonic();
-        if !files.is_empty() || now >= self.damaged_tried + DAMAGED_RETRY {
+        let quiet = files.is_empty() && now >= self.damaged_tried + DAMAGED_RETRY;
+        if quiet || self.tree.damaged_has_copy() {
             self.damaged_tried = now;
             self.tree.retry_damaged();
         }

@@ -183,7 +183,9 @@ impl Node {
     #[track_caller]
     pub fn stop(self) -> Exit {
         self.signal("TERM");
-        self.end()
+        let exit = self.end();
+        assert!(exit.took < Duration::from_secs(5), "a stop took {:?}", exit.took);
+        exit
     }
 }
 

@@ -20,6 +20,8 @@ mod restart;
 mod sample;
 mod signatures;
 
+pub use report::count;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use consensus::connect::bip30_applies;
 use consensus::header::median_time_past;
 use consensus::{BlockError, CheckedBlock};
-use index::tag::is_unspendable;
+use primitives::script::is_unspendable;
 use primitives::{Coin, OutPoint, ScriptHash, SpentCoins, Tx, TxNum, Txid, TxoNum};
 use stdx::pool::Ticket;
 use store::{Fetch, StoreError, TxEntry};

@@ -7,7 +7,7 @@
 //!         in the block that made it (docs/decisions/0002-no-undo-files.md).
 
 use index::rows::txid_prefix;
-use index::tag::is_unspendable;
+use primitives::script::is_unspendable;
 use primitives::{Block, OutPoint, Transaction, TxNum};
 use store::CoinBuf;
 

@@ -6,9 +6,10 @@
 //! Source: our own formats, docs/formats.md, tables `history`, `txid`, `spender` and column `txs`.
 
 use consensus::block::CheckedBlock;
+use primitives::script::is_unspendable;
 use primitives::{SpentCoins, TxNum, Txid};
 
-use crate::tag::{TagKey, is_unspendable};
+use crate::tag::TagKey;
 
 /// Tag of an output that no table knows, because nobody can ever spend it.
 pub const NO_TAG: u64 = 0;

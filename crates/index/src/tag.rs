@@ -33,16 +33,6 @@ impl TagKey {
     }
 }
 
-/// True for outputs that no input can ever spend: they are neither coins nor history.
-///
-/// Source: Core's `CScript::IsUnspendable`: OP_RETURN first, or more than 10,000 bytes.
-#[inline]
-pub fn is_unspendable(script: &[u8]) -> bool {
-    const OP_RETURN: u8 = 0x6a;
-    const SCRIPT_BYTES_MAX: usize = 10_000;
-    script.first() == Some(&OP_RETURN) || script.len() > SCRIPT_BYTES_MAX
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,13 +44,5 @@ mod tests {
         assert_eq!(key.tag(&hash), key.tag_of_script(b"script"));
         assert_ne!(key.tag(&hash), TagKey::new([8; 16]).tag(&hash));
         assert_ne!(key.tag(&hash), key.tag_of_script(b"scripT"));
-    }
-
-    #[test]
-    fn unspendable_is_op_return_or_too_long() {
-        assert!(is_unspendable(&[0x6a]));
-        assert!(!is_unspendable(&[]));
-        assert!(!is_unspendable(&[0x51; 10_000]));
-        assert!(is_unspendable(&[0x51; 10_001]));
     }
 }

@@ -4,6 +4,7 @@
 //! Out:    rates over the last half minute, an estimate of the time to go, text for a terminal and for people.
 //! Fails:  never; before there are two samples rates are zero and the estimate is unknown.
 
+pub use bench::count as count_text;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -110,19 +111,6 @@ pub fn duration_text(time: Duration) -> String {
         (0, h, m, _) => format!("{h} h {m} min"),
         (d, h, _, _) => format!("{d} d {h} h"),
     }
-}
-
-/// `1234567` as `1,234,567`.
-pub fn count_text(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 #   make test                      format, build, every test, with counts
 #   make test-fast                 unit tests only
 #   make bench                     the measuring kit; ARGS="import --blocks-from DIR ..."
+#   make fuzz CASES=100000000      signature engines against libsecp256k1; SEED=N goes on after a stop
 #   make docs                      write the pages that are made from code
 #
 # Everything is built with the one release profile, so that the C++ of libbitcoinkernel is compiled once.
@@ -20,7 +21,7 @@ BUILD := --release --locked
 TESTS := --workspace --lib --bins --tests
 DEMO_DIR ?= demo-data
 
-.PHONY: help packages build demo test test-fast bench docs
+.PHONY: help packages build demo test test-fast bench fuzz docs
 
 help:
 	@sed -n '/^[^#]/q; /^$$/q; s/^# \{0,1\}//p' Makefile
@@ -45,6 +46,9 @@ test-fast: packages
 
 bench: build
 	$(ASSAY) bench $(ARGS)
+
+fuzz: build
+	$(ASSAY) bench fuzz $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: build
 	$(ASSAY) config --manual > docs/configuration.md

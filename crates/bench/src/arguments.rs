@@ -48,8 +48,10 @@ enum What {
 pub enum Bench {
     /// Block files to validated, indexed tip: time, memory, bytes; also against libbitcoinkernel and plain hashing
     Import(ImportOptions),
-    /// Nanoseconds a signature check, through our engine and by libsecp256k1 alone
+    /// Nanoseconds a signature check, by each engine and by libsecp256k1 alone
     Signatures(SignaturesOptions),
+    /// Signature engines against libsecp256k1 on made-up signatures, for as long as one likes
+    Fuzz(FuzzOptions),
     /// Latency of balance, unspent and history for scripts of different size
     Lookups(LookupsOptions),
     /// Import under a small and a large memory budget: peak memory, same result
@@ -115,6 +117,9 @@ pub struct ImportOptions {
     /// Import also without the index, to know its share of the time
     #[arg(long, conflicts_with = "no_index")]
     pub index_share: bool,
+    /// Keep hints of signatures while importing, and import again with them, as `assay reindex` does
+    #[arg(long, conflicts_with = "no_signatures")]
+    pub hints: bool,
     /// Runs of each contestant, in turn
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
@@ -123,18 +128,51 @@ pub struct ImportOptions {
     pub json: Option<PathBuf>,
 }
 
+/// Who verifies in `assay bench signatures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Contestant {
+    /// Eight signatures in the lanes of a vector register
+    Lanes,
+    /// Random linear combinations, in the lanes
+    Batch,
+    /// Random linear combinations in 64-bit words, for processors without the lanes' instructions
+    PortableBatch,
+    /// libsecp256k1, one signature after the other
+    Scalar,
+}
+
 /// `assay bench signatures`.
 #[derive(Args, Debug)]
 pub struct SignaturesOptions {
-    /// Different signatures of each kind
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
-    pub signatures: u32,
-    /// Rounds over all of them, engine and library in turn
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
-    pub rounds: u32,
-    /// Signature engine: auto, lanes, batch, scalar
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    pub engine: EngineName,
+    /// Slices of each measure, engine and library in turn, at least
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub slices: u32,
+    /// Seconds of each measure, at least
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub seconds: f64,
+    /// Signature engines; all this processor runs by default
+    #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
+    pub engines: Vec<Contestant>,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench fuzz`.
+#[derive(Args, Debug)]
+pub struct FuzzOptions {
+    /// Cases, 500,000 of each seed
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
+    pub cases: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Seeds at once
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// Signature engines: lanes, batch; all there are by default
+    #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
+    pub engines: Vec<EngineName>,
     /// Write the report to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -227,6 +265,7 @@ mod tests {
             "import --against kernel --no-signatures",
             "import --runs 0",
             "signatures --engine none",
+            "fuzz --engine lanes,none",
             "nothing",
             "",
         ];

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod child;
+mod fuzz;
 mod import;
 mod lookups;
 mod machine;
@@ -126,6 +127,7 @@ fn run(bench: Bench) -> Result<(), BenchError> {
     match bench {
         Bench::Import(options) => import::bench(&options),
         Bench::Signatures(options) => signatures::bench(&options),
+        Bench::Fuzz(options) => fuzz::bench(&options),
         Bench::Lookups(options) => lookups::bench(&options),
         Bench::Memory(options) => memory::bench(&options),
         Bench::Restart(options) => restart::bench(&options),

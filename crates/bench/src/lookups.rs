@@ -97,6 +97,7 @@ pub fn bench(options: &LookupsOptions) -> Result<(), BenchError> {
         engine: options.crew.engine.to_string(),
         signatures: false,
         index: true,
+        hints: None,
     };
     let mut chain = ours::open(&settings)?.chain;
     chain.catch_up()?;

@@ -98,6 +98,7 @@ fn settings(options: &MemoryOptions, blocks: &Blocks, datadir: &Path, memory_mib
         engine: "auto".to_owned(),
         signatures: true,
         index: true,
+        hints: None,
     }
 }
 

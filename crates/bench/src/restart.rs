@@ -114,7 +114,14 @@ impl Node {
         let process = Command::new(&program)
             .args(["run", "--chain", options.source.chain.name(), "--log-level", "warn"])
             .args(["--threads", &options.crew.threads.to_string(), "--memory-mib", &options.crew.memory.to_string()])
-            .args(["--sig-engine", options.crew.engine.as_str(), "--electrum-listen", &address.to_string()])
+            .args([
+                "--sig-engine",
+                options.crew.engine.as_str(),
+                "--electrum-listen",
+                &address.to_string(),
+                "--rpc-listen",
+                "off",
+            ])
             .arg("--datadir")
             .arg(datadir)
             .arg("--blocks-from")

@@ -68,7 +68,11 @@ impl std::error::Error for ChainError {}
 impl ChainError {
     /// True where the disk has no room left.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, ChainError::Store(error) if error.is_disk_full())
+        match self {
+            ChainError::Store(error) => error.is_disk_full(),
+            ChainError::BlockFiles(error) => error.is_disk_full(),
+            _ => false,
+        }
     }
 }
 

@@ -9,9 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 
+use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
+use crate::intake::Intake;
 use crate::view::View;
+
+/// Age of a tip that counts as recent, in seconds; Core's `DEFAULT_MAX_TIP_AGE`.
+const TIP_AGE_S_MAX: u64 = 24 * 60 * 60;
 
 /// What the writer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +26,7 @@ pub enum Phase {
     Scanning,
     /// Connecting blocks that were there at the start.
     Importing,
-    /// At the tip of what the block files hold.
+    /// At the tip, or as good as.
     Following,
     /// Writing its last commit.
     Stopping,
@@ -68,6 +73,12 @@ pub struct Status {
     pub outputs: u64,
     /// Signatures checked by the engine.
     pub signatures: u64,
+    /// Signatures proved with the hint of an earlier validation.
+    pub hinted_signatures: u64,
+    /// Bytes of the hints kept for later validations.
+    pub hints_bytes: u64,
+    /// Why no hints are kept although they should be.
+    pub hints_off: Option<String>,
     /// Inputs whose script a template recognised and proved.
     pub template_inputs: u64,
     /// Inputs decided by Bitcoin Core's interpreter.
@@ -103,7 +114,41 @@ pub enum Event {
         touched: Arc<HashSet<ScriptHash>>,
         /// The height that stayed, where blocks were disconnected.
         reorganised_from: Option<u32>,
+        /// Blocks that left the chain since the tip before, highest first.
+        disconnected: Arc<[TipBlock]>,
+        /// Blocks that joined it, lowest first.
+        connected: Arc<[TipBlock]>,
     },
+    /// The best header is another one; its block may be missing still.
+    NewHeader {
+        /// Its height.
+        height: u32,
+        /// Its hash.
+        hash: BlockHash,
+        /// The header.
+        header: [u8; 80],
+    },
+    /// A block was judged: at the door by rules that need no coins, or by the writer. Blocks that pass are told of near
+    /// the tip only; those that fail always.
+    BlockJudged {
+        /// Its hash.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+        /// The rule it breaks.
+        verdict: Result<(), BlockError>,
+    },
+}
+
+/// A block that joined or left the chain near its tip.
+#[derive(Clone, Debug)]
+pub struct TipBlock {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// The block; none where so many came at once that they are not kept in memory: [`Handle::block_bytes`] has it.
+    pub block: Option<Arc<CheckedBlock>>,
 }
 
 pub(crate) struct Shared {
@@ -111,6 +156,7 @@ pub(crate) struct Shared {
     pub(crate) status: Mutex<Status>,
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
     pub(crate) stop: AtomicBool,
+    pub(crate) intake: Intake,
 }
 
 /// A way to the writer; cloning it is cheap.
@@ -138,6 +184,7 @@ impl Handle {
     /// Asks the writer to commit and return.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::SeqCst);
+        self.0.intake.signal.ring();
     }
 
     /// True once [`Handle::stop`] was called.
@@ -149,6 +196,17 @@ impl Handle {
 impl Shared {
     pub(crate) fn publish(&self, event: &Event) {
         self.subscribers.lock().expect("no panic while held").retain(|sender| sender.send(event.clone()).is_ok());
+    }
+
+    /// Ends the initial download for good once the tip is recent and has the least work (Core:
+    /// `IsInitialBlockDownload`).
+    pub(crate) fn note_synced(&self) {
+        let tree = self.intake.tree();
+        let tip = tree.active();
+        let has_work = tree.work(tip) >= Work::from_be_bytes(&self.intake.params.minimum_chainwork);
+        if has_work && u64::from(tree.time_s(tip)) + TIP_AGE_S_MAX >= self.intake.clock.unix_s() {
+            self.intake.synced.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {

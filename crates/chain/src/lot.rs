@@ -18,13 +18,14 @@ use consensus::block::{self, CheckedBlock};
 use consensus::connect;
 
 use consensus::flags;
-use consensus::script;
+use consensus::script::{self, Learnt, SEGMENT_INPUTS};
 use index::rows::{self, BlockRows};
 use index::tag::TagKey;
 use primitives::encode::ParseError;
 use primitives::{Block, BlockHash, Params, SpentCoins, TxNum};
 use sigs::Engine;
 use stdx::pool::{Pool, Ticket};
+use store::Hints;
 use store::blockfiles::{BlockFiles, BlockFilesError, Position};
 
 use crate::tree::NodeId;
@@ -35,9 +36,10 @@ pub const LOT_BYTES: u64 = 1_000_000;
 pub const LOT_BLOCKS_MAX: usize = 256;
 /// Inputs of one script task; a multiple of the 512 rows that engines want per call.
 const SCRIPT_TASK_INPUTS: usize = 2048;
+const _: () = assert!(SCRIPT_TASK_INPUTS.is_multiple_of(SEGMENT_INPUTS));
 
 /// Where a block is and which node it belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Place {
     /// Its header.
     pub node: NodeId,
@@ -49,6 +51,8 @@ pub struct Place {
     pub median_time_past_s: u32,
     /// Where its bytes are.
     pub position: Position,
+    /// The block, where it has just come in and been checked.
+    pub fresh: Option<Arc<CheckedBlock>>,
 }
 
 /// A block that passed every rule needing no coins.
@@ -65,6 +69,8 @@ pub struct Prepared {
     pub checked: Arc<CheckedBlock>,
     /// Tags of its outputs, in order.
     pub output_tags: Arc<Vec<u64>>,
+    /// What is kept of an earlier proof of its scripts.
+    pub hints: Arc<Vec<u8>>,
 }
 
 /// Why a block could not be prepared.
@@ -80,16 +86,6 @@ pub enum PrepareError {
     Rule(BlockError),
 }
 
-impl PrepareError {
-    /// True where another copy of the block in the files may be good.
-    pub fn copy_may_be_bad(&self) -> bool {
-        match self {
-            PrepareError::Read(_) | PrepareError::Parse(_) | PrepareError::Changed => true,
-            PrepareError::Rule(error) => error.is_mutation(),
-        }
-    }
-}
-
 impl fmt::Display for PrepareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,21 +97,25 @@ impl fmt::Display for PrepareError {
     }
 }
 
-/// Reads, parses, checks and tags one block.
-pub fn prepare(
-    files: &BlockFiles,
-    place: Place,
-    params: &Params,
-    key: Option<&TagKey>,
-) -> Result<Prepared, PrepareError> {
+fn read_checked(files: &BlockFiles, place: &Place, params: &Params) -> Result<CheckedBlock, PrepareError> {
     let bytes = files.read_block(place.position).map_err(PrepareError::Read)?;
     let parsed = Block::parse(bytes).map_err(PrepareError::Parse)?;
     if parsed.header().hash() != place.hash {
         return Err(PrepareError::Changed);
     }
-    let checked = block::check(parsed, params).map_err(PrepareError::Rule)?;
+    block::check(parsed, params).map_err(PrepareError::Rule)
+}
+
+/// Reads, parses, checks and tags one block.
+pub fn prepare(files: &BlockFiles, place: Place, judges: &Judges) -> Result<Prepared, PrepareError> {
+    let params = &judges.params;
+    let hints = judges.hints.as_ref().map_or(Vec::new(), |hints| hints.of(place.height, &place.hash));
+    let checked = match place.fresh {
+        Some(fresh) => fresh,
+        None => Arc::new(read_checked(files, &place, params)?),
+    };
     block::check_contextual(&checked, place.height, place.median_time_past_s, params).map_err(PrepareError::Rule)?;
-    let output_tags = match key {
+    let output_tags = match &judges.tag_key {
         Some(key) => rows::output_tags(checked.block(), key),
         None => vec![rows::NO_TAG; checked.block().output_count()],
     };
@@ -124,8 +124,9 @@ pub fn prepare(
         height: place.height,
         median_time_past_s: place.median_time_past_s,
         position: place.position,
-        checked: Arc::new(checked),
+        checked,
         output_tags: Arc::new(output_tags),
+        hints: Arc::new(hints),
     })
 }
 
@@ -150,6 +151,8 @@ pub struct Connected {
     pub first_tx_num: TxNum,
     /// Median time past of its parent.
     pub median_time_past_s: u32,
+    /// What is kept of an earlier proof of its scripts.
+    pub hints: Arc<Vec<u8>>,
     /// False below an `assume_valid` block.
     pub check_scripts: bool,
 }
@@ -170,6 +173,8 @@ pub struct Verdict {
     pub rows: Vec<BlockRows>,
     /// The first block that does not pass, by its position in the lot.
     pub failure: Option<(usize, Failure)>,
+    /// What the proof of each block's scripts learnt.
+    pub learnt: Vec<Learnt>,
 }
 
 /// What verification needs besides the blocks.
@@ -182,6 +187,8 @@ pub struct Judges {
     pub counters: script::Counters,
     /// Key of the script tags; none leaves the index out.
     pub tag_key: Option<TagKey>,
+    /// Hints of earlier proofs.
+    pub hints: Option<Hints>,
     /// Median time past by height, of every connected block.
     pub median_times_s: RwLock<Vec<u32>>,
     /// True once the program is stopping: scripts not yet checked are left unchecked, and their blocks taken back.
@@ -194,7 +201,7 @@ pub struct InFlight {
     pub blocks: Arc<Vec<Connected>>,
     /// Bytes of the blocks.
     pub bytes: u64,
-    scripts: Vec<Ticket<Option<(usize, Failure)>>>,
+    scripts: Vec<Ticket<ScriptsJudged>>,
     rest: Ticket<Verdict>,
 }
 
@@ -225,8 +232,13 @@ impl InFlight {
     /// Waits, and answers with the blocks and what was found.
     pub fn wait(self) -> (Arc<Vec<Connected>>, Verdict) {
         let mut verdict = self.rest.wait();
+        verdict.learnt = vec![Learnt::default(); self.blocks.len()];
         for ticket in self.scripts {
-            if let Some((index, failure)) = ticket.wait()
+            let judged = ticket.wait();
+            for (index, learnt) in judged.learnt {
+                verdict.learnt[index].append(learnt);
+            }
+            if let Some((index, failure)) = judged.failure
                 && verdict.failure.as_ref().is_none_or(|(first, _)| index < *first)
             {
                 verdict.rows.truncate(index);
@@ -240,8 +252,16 @@ impl InFlight {
 /// A part of a lot's inputs: positions among a block's inputs, by position of the block in the lot.
 type ScriptTask = Vec<(usize, Range<usize>)>;
 
-/// Cuts the inputs of a lot into tasks of [`SCRIPT_TASK_INPUTS`], in the midst of transactions where need be: one
-/// transaction of a megabyte, the costliest kind, is shared by all threads.
+/// What one task found.
+#[derive(Default)]
+struct ScriptsJudged {
+    failure: Option<(usize, Failure)>,
+    /// By position of the block in the lot; the parts of one block are in order.
+    learnt: Vec<(usize, Learnt)>,
+}
+
+/// Cuts the inputs of a lot into tasks of about [`SCRIPT_TASK_INPUTS`], in the midst of transactions where need be: one
+/// transaction of a megabyte, the costliest kind, is shared by all threads. A block is cut where segments of hints end.
 fn script_tasks(blocks: &[Connected]) -> Vec<ScriptTask> {
     let mut tasks = Vec::new();
     let mut task: ScriptTask = Vec::new();
@@ -251,10 +271,13 @@ fn script_tasks(blocks: &[Connected]) -> Vec<ScriptTask> {
         // The coinbase's input spends nothing.
         let mut first = 1;
         while first < count {
-            let end = count.min(first + room);
-            task.push((index, first..end));
-            (room, first) = (room - (end - first), end);
-            if room == 0 {
+            let segments = room - room % SEGMENT_INPUTS;
+            let taken = if count - first <= room { count - first } else { segments };
+            if taken > 0 {
+                task.push((index, first..first + taken));
+            }
+            (room, first) = (room - taken, first + taken);
+            if room == 0 || first < count {
                 tasks.push(std::mem::take(&mut task));
                 room = SCRIPT_TASK_INPUTS;
             }
@@ -266,9 +289,10 @@ fn script_tasks(blocks: &[Connected]) -> Vec<ScriptTask> {
     tasks
 }
 
-fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Option<(usize, Failure)> {
+fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> ScriptsJudged {
     if judges.cancelled.load(Ordering::Relaxed) {
-        return Some((task.first()?.0, Failure::Cancelled));
+        let failure = task.first().map(|(index, _)| (*index, Failure::Cancelled));
+        return ScriptsJudged { failure, ..ScriptsJudged::default() };
     }
     let jobs: Vec<script::Job> = task
         .iter()
@@ -282,11 +306,20 @@ fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Op
             }
         })
         .collect();
-    let verdicts = script::verify(&jobs, &*judges.engine, &judges.counters);
-    let failed = verdicts.into_iter().zip(task).find_map(|(verdict, (index, _))| Some((*index, verdict.err()?)))?;
-    let (index, failure) = failed;
-    let script = BlockError::Script { tx_index: failure.tx_index, input_index: failure.input_index };
-    Some((index, Failure::Rule(script)))
+    let indices = task.iter().map(|(index, _)| *index);
+    let (verdicts, learnt): (Vec<_>, Vec<_>) = match judges.hints {
+        Some(_) => {
+            let kept: Vec<&[u8]> = indices.clone().map(|index| &blocks[index].hints[..]).collect();
+            script::verify_learning(&jobs, &kept, &*judges.engine, &judges.counters).into_iter().unzip()
+        }
+        None => (script::verify(&jobs, &*judges.engine, &judges.counters), Vec::new()),
+    };
+    let failed = verdicts.into_iter().zip(indices.clone()).find_map(|(verdict, index)| Some((index, verdict.err()?)));
+    let failure = failed.map(|(index, failure)| {
+        let script = BlockError::Script { tx_index: failure.tx_index, input_index: failure.input_index };
+        (index, Failure::Rule(script))
+    });
+    ScriptsJudged { failure, learnt: indices.zip(learnt).collect() }
 }
 
 fn check_amounts_and_derive_rows(blocks: &[Connected], judges: &Judges) -> Verdict {

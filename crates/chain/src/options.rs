@@ -14,6 +14,8 @@ use stdx::clock::Clock;
 use stdx::disk::Disk;
 use stdx::pool::Pool;
 
+use crate::hints::HintsUse;
+
 /// What a chain needs of the world.
 #[derive(Clone)]
 pub struct World {
@@ -34,8 +36,10 @@ pub struct Options {
     pub params: Params,
     /// Folder of the store.
     pub datadir: PathBuf,
-    /// Folder of Core's block files, or one file of records; read only.
-    pub blocks_from: PathBuf,
+    /// Folder of Core's block files, or one file of records; read only. None: the node needs no other.
+    pub blocks_from: Option<PathBuf>,
+    /// Folder of the node's own block files, where blocks from outside go; none: it takes no blocks from outside.
+    pub own_blocks: Option<PathBuf>,
     /// Memory for everything, in bytes.
     pub memory_bytes: u64,
     /// Scripts of this block and its ancestors are not checked.
@@ -50,22 +54,26 @@ pub struct Options {
     pub poll_interval: Duration,
     /// The chain that ends with this block is followed and no other, while it is valid; for comparing states.
     pub last_block: Option<BlockHash>,
+    /// What proofs of scripts learn, for the next time the same blocks are proved.
+    pub hints: HintsUse,
     /// 32 random bytes: key of the script tags of a new store, and of the coin table's hash function.
     pub secret: [u8; 32],
 }
 
 impl Options {
-    /// Options with everything checked, everything indexed.
-    pub fn new(params: Params, datadir: PathBuf, blocks_from: PathBuf, secret: [u8; 32]) -> Options {
+    /// Options with everything checked, everything indexed, and no folder for own blocks.
+    pub fn new(params: Params, datadir: PathBuf, blocks_from: impl Into<Option<PathBuf>>, secret: [u8; 32]) -> Options {
         Options {
             params,
             datadir,
-            blocks_from,
+            blocks_from: blocks_from.into(),
+            own_blocks: None,
             memory_bytes: 1 << 30,
             assume_valid: None,
             last_block: None,
             skip_scripts: false,
             skip_index: false,
+            hints: HintsUse::Off,
             commit_interval: Duration::from_secs(300),
             poll_interval: Duration::from_millis(500),
             secret,
@@ -80,6 +88,8 @@ impl Options {
             batch_bytes: (memory / 100 * 12) as usize,
             // Blocks on their way: their bytes, offsets, spent coins and rows take about four times this.
             pipeline_bytes: (memory / 100 * 4).clamp(4 << 20, 32 << 20),
+            fresh_bytes: (memory / 100 * 2).clamp(8 << 20, 32 << 20),
+            queued_bytes: (memory / 100 * 2).clamp(8 << 20, 32 << 20),
         }
     }
 }
@@ -90,4 +100,9 @@ pub(crate) struct Shares {
     pub(crate) coins_bytes: usize,
     pub(crate) batch_bytes: usize,
     pub(crate) pipeline_bytes: u64,
+    /// Blocks from outside that are checked and wait in memory besides on the disk; with offsets and identifiers they
+    /// take about twice this.
+    pub(crate) fresh_bytes: u64,
+    /// Blocks from outside that nobody has looked at.
+    pub(crate) queued_bytes: u64,
 }

@@ -7,27 +7,27 @@
 //! Source: Core's `ConnectTip`, `ConnectBlock`, `UpdateCoins`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use consensus::connect::bip30_applies;
+use consensus::BlockError;
 use consensus::header::median_time_past;
-use consensus::{BlockError, CheckedBlock};
 use primitives::script::is_unspendable;
-use primitives::{Coin, OutPoint, ScriptHash, SpentCoins, Tx, TxNum, Txid, TxoNum};
+use primitives::{OutPoint, ScriptHash};
 use stdx::pool::Ticket;
-use store::{Fetch, StoreError, TxEntry};
+use store::blockfiles::BlockFilesError;
+use store::{Fact, Fetch, StoreError, TxEntry};
 
 use crate::error::ChainError;
+use crate::handle::Event;
+use crate::intake::condemns_header;
 use crate::lot::{self, Connected, Failure, InFlight, LOT_BLOCKS_MAX, LOT_BYTES, Place, PrepareError, Prepared};
+use crate::spend::{ConnectFailure, Ordinals};
 use crate::tree::NodeId;
 use crate::view::GENESIS_POSITION;
 use crate::writer::Chain;
 
 /// Lots being read and checked ahead of the writer for each thread of the pool: one at work and one in the queue.
 const LOTS_AHEAD_PER_THREAD: usize = 2;
-/// Coins brought into the processor's cache at once, before they are spent one by one.
-const COINS_WARMED: usize = 32;
 
 type Preparing = (u64, Ticket<Vec<Result<Prepared, (NodeId, PrepareError)>>>);
 
@@ -38,17 +38,25 @@ struct Stages {
     in_flight: VecDeque<InFlight>,
     /// Bytes of the blocks in both queues.
     bytes: u64,
-    /// The block after the last one whose coins are connected, and its ordinals.
-    next_tx_num: TxNum,
-    next_txo_num: TxoNum,
+    /// Ordinals after the last block whose coins are connected.
+    next: Ordinals,
 }
 
 /// A block that cannot be connected.
 struct Refusal {
     node: NodeId,
     reason: String,
+    /// The rule it breaks; none where its bytes are at fault.
+    error: Option<BlockError>,
     /// The same header may have a good block elsewhere in the files.
     copy_may_be_bad: bool,
+}
+
+impl Refusal {
+    /// A rule that only the block with this header can break.
+    fn rule(node: NodeId, error: BlockError) -> Refusal {
+        Refusal { node, reason: error.to_string(), error: Some(error), copy_may_be_bad: false }
+    }
 }
 
 /// Why an advance ends before its target.
@@ -73,25 +81,12 @@ impl From<StoreError> for Halt {
     }
 }
 
-/// Why a block's coins could not be connected; what it had changed has been taken back.
-enum ConnectFailure {
-    Rule(BlockError),
-    Store(StoreError),
-}
-
-impl From<StoreError> for ConnectFailure {
-    fn from(error: StoreError) -> Self {
-        ConnectFailure::Store(error)
-    }
-}
-
 impl Chain {
     /// Connects blocks from the tip towards `target`, which has the tip below it.
     pub(crate) fn advance(&mut self, target: NodeId) -> Result<(), ChainError> {
-        let path = self.tree.path(self.tip, target);
-        let mut stages =
-            Stages { next_tx_num: self.store.tx_count(), next_txo_num: self.store.txo_count(), ..Stages::default() };
-        let outcome = self.run_stages(&path, &mut stages);
+        let mut path = self.tree().path(self.tip, target);
+        let mut stages = Stages { next: self.ordinals(), ..Stages::default() };
+        let outcome = self.run_stages(&mut path, &mut stages);
         if self.stopping() {
             self.judges.cancelled.store(true, Ordering::Relaxed);
         }
@@ -112,25 +107,45 @@ impl Chain {
         match outcome {
             Ok(()) | Err(Halt::Stopped) => Ok(()),
             Err(Halt::Failed(error)) => Err(error),
-            Err(Halt::Refused(Refusal { node, reason, copy_may_be_bad })) => {
-                let (height, hash) = (self.tree.height(node), self.tree.hash(node));
-                match copy_may_be_bad {
-                    true if self.tree.use_other_copy(node) => {}
-                    true => self.tree.mark_damaged(node),
-                    false => self.tree.invalidate(node),
-                }
-                self.shared.update(|status| status.refused = Some((height, hash, reason)));
+            Err(Halt::Refused(refusal)) => {
+                self.refuse(refusal);
                 Ok(())
             }
         }
     }
 
-    fn run_stages(&mut self, path: &[NodeId], stages: &mut Stages) -> Result<(), Halt> {
+    /// Marks a block that cannot be connected, and tells of it.
+    fn refuse(&mut self, Refusal { node, reason, error, copy_may_be_bad }: Refusal) {
+        let mut tree = self.shared.intake.tree_mut();
+        let (height, hash) = (tree.height(node), tree.hash(node));
+        let is_own = tree.position(node).is_some_and(|position| self.files.is_own(position.file));
+        match copy_may_be_bad {
+            true if tree.use_other_copy(node) => {}
+            // Bytes of ours do not get better; those of another node may be half written.
+            true => tree.mark_damaged(node, !is_own),
+            false => {
+                let fact = Fact::Refused(tree.header(node).encode());
+                tree.invalidate(node);
+                self.shared.intake.facts().push(fact);
+            }
+        }
+        drop(tree);
+        self.shared.update(|status| status.refused = Some((height, hash, reason)));
+        if let Some(error) = error.filter(|_| !copy_may_be_bad) {
+            self.judged.insert(hash, Err(error));
+            self.shared.publish(&Event::BlockJudged { hash, height, verdict: Err(error) });
+        }
+    }
+
+    fn run_stages(&mut self, path: &mut Vec<NodeId>, stages: &mut Stages) -> Result<(), Halt> {
         let ahead = LOTS_AHEAD_PER_THREAD * self.world.pool.threads();
         let pipeline_bytes = self.options.shares().pipeline_bytes;
         let mut next = 0;
         while !self.stopping() {
-            while stages.preparing.len() < ahead && next < path.len() && stages.bytes < pipeline_bytes {
+            while stages.preparing.len() < ahead && stages.bytes < pipeline_bytes {
+                if next == path.len() && !self.extend(path) {
+                    break;
+                }
                 next += self.submit_lot(&path[next..], stages);
             }
             while stages.in_flight.front().is_some_and(InFlight::is_done) {
@@ -149,31 +164,50 @@ impl Chain {
             } else {
                 self.harvest(stages)?;
             }
+            if self.shared.intake.signal.is_urgent() {
+                return Ok(());
+            }
         }
         Ok(())
+    }
+
+    /// Goes on to blocks that came meanwhile, so that the stages need not run dry between them. False: none came on top.
+    fn extend(&self, path: &mut Vec<NodeId>) -> bool {
+        let Some(&last) = path.last() else { return false };
+        let tree = self.tree();
+        let target = self.target(&tree);
+        let is_on_top = target != last && tree.ancestor(target, tree.height(last)) == Some(last);
+        if is_on_top {
+            path.extend(tree.path(last, target));
+        }
+        is_on_top
     }
 
     /// Queues the next lot of `path` for reading and checking; returns its number of blocks.
     fn submit_lot(&mut self, path: &[NodeId], stages: &mut Stages) -> usize {
         let mut places = Vec::new();
         let mut bytes = 0;
+        let tree = self.tree();
+        let mut fresh = self.shared.intake.fresh.lock().expect("no panic while held");
         for &node in path.iter().take(LOT_BLOCKS_MAX) {
-            let position = self.tree.position(node).unwrap_or(GENESIS_POSITION);
+            let position = tree.position(node).unwrap_or(GENESIS_POSITION);
             if !places.is_empty() && bytes + u64::from(position.size) > LOT_BYTES {
                 break;
             }
             bytes += u64::from(position.size);
-            let height = self.tree.height(node);
-            let branch = self.tree.branch(self.tree.parent(node));
+            let height = tree.height(node);
+            let branch = tree.branch(tree.parent(node));
             let median_time_past_s = median_time_past(height - 1, &branch);
-            places.push(Place { node, hash: self.tree.hash(node), height, position, median_time_past_s });
+            let fresh = fresh.take(height, node);
+            places.push(Place { node, hash: tree.hash(node), height, position, median_time_past_s, fresh });
         }
+        drop((fresh, tree));
         let count = places.len();
         let (files, judges) = (self.files.clone(), self.judges.clone());
         let ticket = self.world.pool.submit(move || {
             let prepare = |place: Place| {
-                lot::prepare(&files, place, &judges.params, judges.tag_key.as_ref())
-                    .map_err(|error| (place.node, error))
+                let node = place.node;
+                lot::prepare(&files, place, &judges).map_err(|error| (node, error))
             };
             places.into_iter().map(prepare).collect()
         });
@@ -199,18 +233,12 @@ impl Chain {
             let step = match prepared {
                 Ok(prepared) => {
                     let node = prepared.node;
-                    self.connect_block(prepared, stages).map_err(|failure| match failure {
-                        ConnectFailure::Rule(error) => {
-                            Halt::Refused(Refusal { node, reason: error.to_string(), copy_may_be_bad: false })
-                        }
+                    self.connect_block(prepared, &mut stages.next).map_err(|failure| match failure {
+                        ConnectFailure::Rule(error) => Halt::Refused(Refusal::rule(node, error)),
                         ConnectFailure::Store(error) => error.into(),
                     })
                 }
-                Err((node, error)) => Err(Halt::Refused(Refusal {
-                    node,
-                    reason: self.describe(node, &error),
-                    copy_may_be_bad: error.copy_may_be_bad(),
-                })),
+                Err((node, error)) => Err(self.halt_of(node, error)),
             };
             match step {
                 Ok(block) => connected.push(block),
@@ -229,10 +257,22 @@ impl Chain {
         halt.map_or(Ok(()), Err)
     }
 
-    fn describe(&self, node: NodeId, error: &PrepareError) -> String {
-        match self.tree.position(node) {
+    fn halt_of(&self, node: NodeId, error: PrepareError) -> Halt {
+        let position = self.tree().position(node);
+        let is_own = position.is_some_and(|position| self.files.is_own(position.file));
+        let reason = match position {
             Some(position) => format!("{error} (block file {}, offset {})", position.file, position.offset),
             None => error.to_string(),
+        };
+        match error {
+            // Our own disk fails.
+            PrepareError::Read(error @ BlockFilesError::Io { .. }) if is_own => {
+                Halt::Failed(ChainError::BlockFiles(error))
+            }
+            PrepareError::Rule(rule) => {
+                Halt::Refused(Refusal { node, reason, error: Some(rule), copy_may_be_bad: !condemns_header(&rule) })
+            }
+            _ => Halt::Refused(Refusal { node, reason, error: None, copy_may_be_bad: true }),
         }
     }
 
@@ -248,148 +288,11 @@ impl Chain {
         Some(self.coins.fetch(&self.world.pool, &outpoints))
     }
 
-    /// Spends and creates the coins of one block; on failure all of it is taken back.
-    fn connect_block(&mut self, prepared: Prepared, stages: &mut Stages) -> Result<Connected, ConnectFailure> {
-        let Prepared { node, height, position, checked, output_tags, median_time_past_s } = prepared;
-        self.check_bip30(node, height, &checked)?;
-        let inputs = checked.block().input_count();
-        let mut spent = SpentCoins::with_capacity(inputs);
-        let mut spent_tags = Vec::with_capacity(inputs);
-        let mut txo_num = stages.next_txo_num;
-        let outpoints: Vec<OutPoint> =
-            checked.block().txs().skip(1).flat_map(|tx| tx.inputs().map(|input| input.outpoint())).collect();
-        for tx in checked.block().txs() {
-            if let Err(failure) = self.spend_inputs(&tx, &outpoints, &mut spent, &mut spent_tags) {
-                self.take_back(&checked, &spent, tx.index())?;
-                return Err(failure);
-            }
-            self.create_outputs(&tx, &checked.txids()[tx.index()], height, txo_num, &output_tags)?;
-            txo_num += tx.output_count() as u64;
-        }
-        let connected = Connected {
-            node,
-            height,
-            position,
-            output_tags,
-            spent: Arc::new(spent),
-            spent_tags: Arc::new(spent_tags),
-            first_tx_num: stages.next_tx_num,
-            median_time_past_s,
-            check_scripts: self.checks_scripts(node),
-            checked,
-        };
-        stages.next_tx_num += connected.checked.block().tx_count() as TxNum;
-        stages.next_txo_num = txo_num;
-        let median_s = median_time_past(height, &self.tree.branch(node));
-        let mut times = self.judges.median_times_s.write().expect("no panic while held");
-        times.truncate(height as usize);
-        times.push(median_s);
-        Ok(connected)
-    }
-
-    /// BIP 30: a transaction must not repeat one that has unspent outputs.
-    ///
-    /// Only coinbases are looked up. Any other repeated transaction spends what the first one spent, so the transaction
-    /// it spends was repeated too, and so on down to a repeated coinbase; the two that history allows overwrote coins
-    /// that nobody had spent.
-    fn check_bip30(&mut self, node: NodeId, height: u32, checked: &CheckedBlock) -> Result<(), ConnectFailure> {
-        let bip34_ancestor = self.tree.ancestor(node, self.params.bip34_height).map(|id| self.tree.hash(id));
-        if !bip30_applies(height, checked.hash(), bip34_ancestor, &self.params) {
-            return Ok(());
-        }
-        let (coinbase, txid) = (checked.block().tx(0), checked.txids()[0]);
-        for vout in 0..coinbase.output_count() as u32 {
-            let outpoint = OutPoint { txid, vout };
-            if self.coins.exists(&outpoint)? {
-                return Err(ConnectFailure::Rule(BlockError::Bip30 { outpoint }));
-            }
-        }
-        Ok(())
-    }
-
-    fn spend_inputs(
-        &mut self,
-        tx: &Tx<'_>,
-        outpoints: &[OutPoint],
-        spent: &mut SpentCoins,
-        spent_tags: &mut Vec<u64>,
-    ) -> Result<(), ConnectFailure> {
-        if tx.index() == 0 {
-            return Ok(());
-        }
-        for index in tx.input_range() {
-            let (outpoint, rest) = (outpoints[index - 1], &outpoints[index - 1..]);
-            if (index - 1) % COINS_WARMED == 0 {
-                self.coins.warm(&rest[..rest.len().min(COINS_WARMED)]);
-            }
-            match self.coins.spend(&outpoint)? {
-                Some(found) => {
-                    spent.push(found.coin);
-                    spent_tags.push(found.tag);
-                }
-                None => {
-                    let tx_index = tx.index();
-                    return Err(ConnectFailure::Rule(BlockError::MissingInput { tx_index, outpoint }));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn create_outputs(
-        &mut self,
-        tx: &Tx<'_>,
-        txid: &Txid,
-        height: u32,
-        first_txo_num: TxoNum,
-        output_tags: &[u64],
-    ) -> Result<(), StoreError> {
-        let tags = &output_tags[tx.output_range()];
-        for (vout, (output, &tag)) in tx.outputs().zip(tags).enumerate() {
-            if is_unspendable(output.script) {
-                continue;
-            }
-            let coin = Coin {
-                value_sat: output.value_sat as u64,
-                height,
-                coinbase: tx.index() == 0,
-                txo_num: first_txo_num + vout as u64,
-                script: output.script,
-            };
-            self.coins.create(&OutPoint { txid: *txid, vout: vout as u32 }, coin, tag)?;
-        }
-        Ok(())
-    }
-
-    /// Takes back a block whose transactions before `end` are connected, and of which `spent` has been spent.
-    fn take_back(&mut self, checked: &CheckedBlock, spent: &SpentCoins, end: usize) -> Result<(), StoreError> {
-        let mut left = spent.len();
-        // The transaction at `end` has spent some of its inputs and created nothing.
-        for index in (0..=end.min(checked.block().tx_count() - 1)).rev() {
-            let tx = checked.block().tx(index);
-            if index < end {
-                for (vout, output) in tx.outputs().enumerate() {
-                    if !is_unspendable(output.script) {
-                        self.coins.remove(&OutPoint { txid: checked.txids()[index], vout: vout as u32 })?;
-                    }
-                }
-            }
-            if index == 0 {
-                break;
-            }
-            let first = tx.input_range().start - 1;
-            for input in (first..left).rev() {
-                self.coins.restore(&tx.input(input - first).outpoint(), spent.get(input))?;
-            }
-            left = left.min(first);
-        }
-        Ok(())
-    }
-
     /// False where scripts need no check: below an `assume_valid` block, or when measuring without them.
-    fn checks_scripts(&self, node: NodeId) -> bool {
-        let assumed = self.options.assume_valid.and_then(|hash| self.tree.find(&hash));
-        let below = assumed.is_some_and(|assumed| self.tree.ancestor(assumed, self.tree.height(node)) == Some(node));
+    pub(crate) fn checks_scripts(&self, node: NodeId) -> bool {
+        let tree = self.tree();
+        let assumed = self.options.assume_valid.and_then(|hash| tree.find(&hash));
+        let below = assumed.is_some_and(|assumed| tree.ancestor(assumed, tree.height(node)) == Some(node));
         !(below || self.options.skip_scripts)
     }
 
@@ -400,8 +303,9 @@ impl Chain {
         let (blocks, verdict) = in_flight.wait();
         let passed = verdict.failure.as_ref().map_or(blocks.len(), |(index, _)| *index);
         let failure = verdict.failure.map(|(index, failure)| (blocks[index].node, failure));
-        for (block, rows) in blocks[..passed].iter().zip(verdict.rows) {
+        for ((block, rows), learnt) in blocks[..passed].iter().zip(verdict.rows).zip(&verdict.learnt) {
             self.accept(block, rows);
+            self.hints.keep(block.height, block.checked.hash(), &block.hints, learnt);
         }
         let Some((node, failure)) = failure else {
             self.report(&blocks);
@@ -416,13 +320,12 @@ impl Chain {
         for block in above.iter().rev() {
             self.take_back(&block.checked, &block.spent, block.checked.block().tx_count())?;
         }
-        stages.next_tx_num = self.store.tx_count();
-        stages.next_txo_num = self.store.txo_count();
+        stages.next = self.ordinals();
         self.report(&blocks[..passed]);
         Err(match failure {
             Failure::Cancelled => Halt::Stopped,
             // The witnesses are committed to by now, so no other copy of this block can be better.
-            Failure::Rule(error) => Halt::Refused(Refusal { node, reason: error.to_string(), copy_may_be_bad: false }),
+            Failure::Rule(error) => Halt::Refused(Refusal::rule(node, error)),
         })
     }
 
@@ -439,10 +342,24 @@ impl Chain {
         self.batch.txid.extend_from_slice(&rows.txid);
         self.batch.spender.extend_from_slice(&rows.spender);
         self.tip = block.node;
+        self.shared.intake.tree_mut().set_connected(block.node);
+        self.note_judged(block);
         if self.following {
+            self.news.joined(block.height, &block.checked);
             let created = parsed.txs().flat_map(|tx| tx.outputs().map(|output| output.script).collect::<Vec<_>>());
             let scripts = created.chain(block.spent.iter().map(|coin| coin.script));
-            self.touched.extend(scripts.filter(|script| !is_unspendable(script)).map(ScriptHash::of));
+            self.news.touched.extend(scripts.filter(|script| !is_unspendable(script)).map(ScriptHash::of));
+        }
+    }
+
+    /// Keeps the verdict for who waits for it, and tells of it near the tip.
+    fn note_judged(&mut self, block: &Connected) {
+        let hash = *block.checked.hash();
+        if self.waiting.iter().any(|waiter| waiter.block == Some(hash)) {
+            self.judged.insert(hash, Ok(()));
+        }
+        if self.following {
+            self.shared.publish(&Event::BlockJudged { hash, height: block.height, verdict: Ok(()) });
         }
     }
 
@@ -458,6 +375,7 @@ impl Chain {
             status.coins_bytes = coins_bytes;
             (status.signatures, status.template_inputs, status.interpreter_inputs) =
                 (counters.signatures, counters.template_inputs, counters.fallback_inputs);
+            status.hinted_signatures = counters.hinted;
             for block in blocks {
                 let parsed = block.checked.block();
                 let bytes = parsed.bytes().len() as u64;

@@ -24,10 +24,10 @@ impl Chain {
     pub(crate) fn disconnect_to(&mut self, fork: NodeId) -> Result<(), ChainError> {
         // Rows of blocks that are only in the batch would meet their own deletions there: commit first.
         self.commit_if_changed()?;
-        let fork_height = self.tree.height(fork);
-        self.note_reorganisation(fork_height);
+        let fork_height = self.tree().height(fork);
+        self.news.reorganised(fork_height);
         while self.tip != fork && !self.stopping() {
-            let height = self.tree.height(self.tip);
+            let height = self.tree().height(self.tip);
             let stop = fork_height.max(height.saturating_sub(BLOCKS_PER_COMMIT));
             let view = self.handle().view();
             for _ in stop..height {
@@ -36,7 +36,10 @@ impl Chain {
             self.store.truncate_blocks(stop + 1)?;
             self.judges.median_times_s.write().expect("no panic while held").truncate(stop as usize + 1);
             self.commit()?;
-            let (tip_hash, time_s) = (self.tree.hash(self.tip), self.tree.header(self.tip).time_s);
+            let (tip_hash, time_s) = {
+                let tree = self.tree();
+                (tree.hash(self.tip), tree.time_s(self.tip))
+            };
             self.shared.update(|status| {
                 status.disconnected += u64::from(height - stop);
                 (status.height, status.hash, status.time_s) = (stop, tip_hash, time_s);
@@ -47,7 +50,10 @@ impl Chain {
 
     /// Takes back the tip: coins, rows. `view` still shows the chain with it.
     fn disconnect_tip(&mut self, view: &View) -> Result<(), ChainError> {
-        let height = self.tree.height(self.tip);
+        let (height, hash) = {
+            let tree = self.tree();
+            (tree.height(self.tip), tree.hash(self.tip))
+        };
         let bytes = view.block_bytes(height)?.ok_or(ChainError::SpentCoinLost { height })?;
         let block = Block::parse(bytes).map_err(|_| ChainError::SpentCoinLost { height })?;
         let first_tx_num = view.first_tx_num(height)?;
@@ -70,7 +76,10 @@ impl Chain {
                 self.coins.restore(&outpoint, coin.coin())?;
             }
         }
-        self.tip = self.tree.parent(self.tip);
+        let parent = self.tree().parent(self.tip);
+        self.shared.intake.tree_mut().set_connected(parent);
+        self.tip = parent;
+        self.news.left(height, hash, block, &self.params, self.following);
         Ok(())
     }
 
@@ -78,7 +87,7 @@ impl Chain {
         let script_hash = primitives::ScriptHash::of(script);
         self.batch.history_deleted.push((view.tag_key().tag(&script_hash), tx_num));
         if self.following {
-            self.touched.insert(script_hash);
+            self.news.touched.insert(script_hash);
         }
     }
 }

@@ -16,23 +16,24 @@
 //! The writer helps the pool while it waits. A block that fails after its coins were connected is taken back together
 //! with all that were connected after it; rows reach the batch only once a lot has passed everything.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::Duration;
 
-use consensus::script;
-use index::rows::txid_prefix;
-use index::tag::TagKey;
-use primitives::{Header, Params, ScriptHash};
-use store::blockfiles::{BlockFiles, Found, Note, Progress};
-use store::{Batch, Coins, CoinsOptions, Cut, Store, StoreError, TxEntry};
+use consensus::BlockError;
+use primitives::{BlockHash, Params};
+use store::blockfiles::{BlockFiles, Note, Progress};
+use store::{Batch, Coins, Cut, Store, StoreError};
 
 use crate::error::ChainError;
-use crate::handle::{Event, Handle, Phase, Shared, Status};
+use crate::handle::{Handle, Phase, Shared};
+use crate::hints::HintsKeeper;
+use crate::intake::{Verdict, Waiter};
 use crate::lot::Judges;
+use crate::news::News;
 use crate::options::{Options, World};
-use crate::tree::{HeaderTree, NodeId, Seen};
-use crate::view::{GENESIS_POSITION, View};
+use crate::start::{open_files, scan_into};
+use crate::tree::{HeaderTree, NodeId};
 
 /// The writer. Everything it knows of the chain is here; what others see is behind its [`Handle`].
 pub struct Chain {
@@ -41,102 +42,35 @@ pub struct Chain {
     pub(crate) params: Arc<Params>,
     pub(crate) store: Store,
     pub(crate) coins: Coins,
-    pub(crate) tree: HeaderTree,
     pub(crate) judges: Arc<Judges>,
+    pub(crate) hints: HintsKeeper,
     pub(crate) shared: Arc<Shared>,
     /// Readers of block files, in [`View`]s and on the pool.
     pub(crate) files: Arc<BlockFiles>,
-    scanner: BlockFiles,
-    progress: Progress,
+    /// Finds blocks in the files of another node.
+    pub(crate) scanner: Option<BlockFiles>,
+    pub(crate) progress: Progress,
+    pub(crate) last_scan: Duration,
     /// The last block whose rows are in the store or the batch.
     pub(crate) tip: NodeId,
     /// Rows since the last commit.
     pub(crate) batch: Batch,
-    /// Scripts touched since the last event, once the tip has been reached.
-    pub(crate) touched: HashSet<ScriptHash>,
-    reorganised_from: Option<u32>,
+    /// What subscribers have not been told yet, once the tip has been reached.
+    pub(crate) news: News,
+    /// Who waits for this pass.
+    pub(crate) waiting: Vec<Waiter>,
+    /// Verdicts of this pass that somebody waits for, and refusals.
+    pub(crate) judged: HashMap<BlockHash, Result<(), BlockError>>,
     /// True once the tip has been reached: from then on scripts that blocks touch are gathered for subscribers.
     pub(crate) following: bool,
-    last_commit: Duration,
+    pub(crate) last_commit: Duration,
     /// When damaged blocks were tried last.
-    damaged_tried: Duration,
-    merge: Option<std::thread::JoinHandle<Result<store::MergedSegment, StoreError>>>,
-    merge_cancel: Option<Arc<std::sync::atomic::AtomicBool>>,
+    pub(crate) damaged_tried: Duration,
+    pub(crate) merge: Option<std::thread::JoinHandle<Result<store::MergedSegment, StoreError>>>,
+    pub(crate) merge_cancel: Option<Arc<std::sync::atomic::AtomicBool>>,
 }
 
 impl Chain {
-    /// Opens the store, or makes one that holds the genesis block, and learns the headers it has seen.
-    pub fn open(world: World, options: Options) -> Result<Chain, ChainError> {
-        let params = Arc::new(options.params.clone());
-        let mut tag_key_seed = [0; 16];
-        tag_key_seed.copy_from_slice(&options.secret[..16]);
-        let store_options = store::Options { tag_key_seed };
-        let mut store = Store::open(world.disk.clone(), &options.datadir, &params, &store_options)?;
-        let mut scanner = BlockFiles::open(world.disk.clone(), &options.blocks_from, params.magic)?;
-        let files = Arc::new(BlockFiles::open(world.disk.clone(), &options.blocks_from, params.magic)?);
-        let key = TagKey::new(store.snapshot().tag_key());
-        let coins = open_coins(&mut store, &world, &options, &params, key)?;
-
-        if !found_is_of(&store, &files)? {
-            store.clear_found()?;
-        }
-        let mut tree = HeaderTree::new(&params);
-        let mut progress = Progress::default();
-        let now_s = world.clock.unix_s();
-        load_found(&store, &mut tree, &mut progress, now_s)?;
-        let tip = store.snapshot().tip().expect("the genesis block is committed");
-        if tree.find(&tip.hash).is_none() {
-            scan_into(&mut store, &mut tree, &mut scanner, &mut progress, now_s)?;
-        }
-        let tip_node = tree.find(&tip.hash).ok_or(ChainError::TipUnknown { height: tip.height, hash: tip.hash })?;
-        check_tip_position(&store, &files, tip)?;
-
-        let judges = Arc::new(Judges {
-            params: options.params.clone(),
-            engine: world.engine.clone(),
-            counters: script::Counters::default(),
-            tag_key: (!options.skip_index).then_some(key),
-            median_times_s: RwLock::new(median_times(&store, tip.height)?),
-            cancelled: false.into(),
-        });
-        let view = View::new(store.snapshot(), files.clone(), params.clone());
-        let shared = Arc::new(Shared {
-            view: RwLock::new(Arc::new(view)),
-            status: Mutex::new(Status {
-                height: tip.height,
-                hash: tip.hash,
-                committed_height: tip.height,
-                headers_height: tree.best_height(),
-                ..Status::default()
-            }),
-            subscribers: Mutex::default(),
-            stop: false.into(),
-        });
-        let last_commit = world.clock.monotonic();
-        Ok(Chain {
-            world,
-            options,
-            params,
-            store,
-            coins,
-            tree,
-            judges,
-            shared,
-            files,
-            scanner,
-            progress,
-            tip: tip_node,
-            batch: Batch::default(),
-            touched: HashSet::new(),
-            reorganised_from: None,
-            following: false,
-            last_commit,
-            damaged_tried: last_commit,
-            merge: None,
-            merge_cancel: None,
-        })
-    }
-
     /// What others may see.
     pub fn handle(&self) -> Handle {
         Handle(self.shared.clone())
@@ -146,43 +80,122 @@ impl Chain {
         self.handle().stopping()
     }
 
-    /// Follows the block files until [`Handle::stop`] is called.
+    /// The tree, to be read. One hold at a time: a second one by the same thread may wait for a writer that waits for
+    /// the first.
+    pub(crate) fn tree(&self) -> RwLockReadGuard<'_, HeaderTree> {
+        self.shared.intake.tree()
+    }
+
+    /// Connects what comes, from block files and from outside, until [`Handle::stop`] is called.
     pub fn run(mut self) -> Result<(), ChainError> {
+        let mut wake = self.world.clock.monotonic();
         while !self.stopping() {
-            self.catch_up()?;
-            let wake = self.world.clock.monotonic() + self.options.poll_interval;
-            while !self.stopping() && self.world.clock.monotonic() < wake {
-                std::thread::sleep(Duration::from_millis(20).min(self.options.poll_interval));
+            self.catch_up_with(self.world.clock.monotonic() >= wake)?;
+            wake = self.last_scan + self.options.poll_interval;
+            let now = self.world.clock.monotonic();
+            if !self.stopping() && now < wake {
+                self.shared.intake.signal.wait(wake - now);
             }
         }
         self.finish()
     }
 
-    /// Connects what the block files hold now, and commits; stops early when asked to.
+    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to.
     pub fn catch_up(&mut self) -> Result<(), ChainError> {
-        self.scan()?;
-        while !self.stopping() && self.target() != self.tip {
-            let target = self.target();
-            let fork = self.tree.fork_point(self.tip, target);
+        self.catch_up_with(true)
+    }
+
+    /// One pass: all that is known at its beginning is looked at. With `scan`, block files of others are, too.
+    fn catch_up_with(&mut self, scan: bool) -> Result<(), ChainError> {
+        self.world.pool.run_queued();
+        // Whoever rings from here on is heard by the next pass; what they stored or asked before is seen by this one.
+        self.shared.intake.signal.answer();
+        self.waiting.extend(self.shared.intake.waiters.take());
+        if scan {
+            self.scan()?;
+            self.last_scan = self.world.clock.monotonic();
+        }
+        self.absorb()?;
+        while !self.stopping() {
+            let (target, fork) = {
+                let tree = self.tree();
+                let target = self.target(&tree);
+                (target, tree.fork_point(self.tip, target))
+            };
+            if target == self.tip {
+                break;
+            }
             if fork != self.tip {
                 self.disconnect_to(fork)?;
             }
             self.advance(target)?;
+            if self.shared.intake.signal.is_urgent() {
+                break;
+            }
         }
         if self.stopping() {
             return Ok(());
         }
-        self.commit_if_changed()?;
-        self.following = true;
-        self.shared.update(|status| status.phase = Phase::Following);
-        self.announce();
+        self.end_pass()
+    }
+
+    /// Commits where it is time to, tells, and answers who waits.
+    fn end_pass(&mut self) -> Result<(), ChainError> {
+        let (behind, done) = {
+            let tree = self.tree();
+            let behind = tree.height(tree.best_header()).saturating_sub(tree.height(self.tip));
+            (behind, self.target(&tree) == self.tip)
+        };
+        let near = done && (behind < BEHIND_BLOCKS_MAX || self.own_is_absent());
+        if near || !self.waiting.is_empty() || self.commit_is_due() {
+            self.commit_if_changed()?;
+        }
+        if near {
+            self.following = true;
+            self.shared.update(|status| status.phase = Phase::Following);
+            self.announce();
+        }
+        self.answer_waiting(done);
         self.poll_merge(false)
     }
 
+    /// True where blocks come from block files alone: what they lack will not come.
+    fn own_is_absent(&self) -> bool {
+        self.shared.intake.own.is_none()
+    }
+
+    /// Answers who waits for the pass that ends. Where it ended early, those whose block was not tried go on waiting.
+    fn answer_waiting(&mut self, done: bool) {
+        for waiter in std::mem::take(&mut self.waiting) {
+            let verdict = match waiter.block.map(|hash| self.judged.get(&hash)) {
+                None => Verdict::Done,
+                Some(Some(Ok(()))) => Verdict::Connected,
+                Some(Some(Err(error))) => Verdict::Invalid { error: *error },
+                Some(None) if done => Verdict::Inconclusive,
+                Some(None) => {
+                    self.waiting.push(waiter);
+                    continue;
+                }
+            };
+            let _ = waiter.answer.send(verdict); // nobody listens any more
+        }
+        self.judged.clear();
+    }
+
     /// The block to stand at: the best there is, or the one the options name.
-    fn target(&self) -> NodeId {
-        let named = self.options.last_block.and_then(|hash| self.tree.find(&hash));
-        named.filter(|node| !self.tree.is_invalid(*node)).unwrap_or(self.tree.best())
+    pub(crate) fn target(&self, tree: &HeaderTree) -> NodeId {
+        let named = self.options.last_block.and_then(|hash| tree.find(&hash));
+        named.filter(|node| !tree.is_invalid(*node) && tree.is_linked(*node)).unwrap_or(tree.best())
+    }
+
+    /// Takes over what was learned at the door, for the next commit; ends where the door's disk has failed.
+    pub(crate) fn absorb(&mut self) -> Result<(), ChainError> {
+        if let Some(error) = self.shared.intake.failure.lock().expect("no panic while held").clone() {
+            return Err(error.into());
+        }
+        let facts = std::mem::take(&mut *self.shared.intake.facts());
+        facts.iter().for_each(|fact| self.store.push_fact(fact));
+        Ok(())
     }
 
     /// Commits what is verified and ends the merge under way.
@@ -206,26 +219,34 @@ impl Chain {
         }
     }
 
-    /// Reads the headers of blocks that came into the files.
+    /// Reads the headers of blocks that came into the files of another node.
     fn scan(&mut self) -> Result<(), ChainError> {
         let now_s = self.world.clock.unix_s();
-        let (files, notes) = scan_into(&mut self.store, &mut self.tree, &mut self.scanner, &mut self.progress, now_s)?;
-        self.tree.retry_early(now_s);
-        // Another copy may have come; or, where nothing came, a block that was half written when it was read may be
-        // whole now.
+        let (mut files, mut notes) = (HashSet::new(), Vec::new());
+        if let Some(scanner) = &mut self.scanner {
+            let intake = &self.shared.intake;
+            let before = intake.tree().best_header();
+            let mut insert = |seen| drop(intake.tree_mut().insert(seen, now_s));
+            (files, notes) = scan_into(&mut self.store, scanner, &mut self.progress, &mut insert)?;
+            self.shared.announce_header_after(before);
+        }
+        // Where nothing came, a block that was half written when it was read may be whole now.
         let now = self.world.clock.monotonic();
         let quiet = files.is_empty() && now >= self.damaged_tried + DAMAGED_RETRY;
-        if quiet || self.tree.damaged_has_copy() {
+        let mut tree = self.shared.intake.tree_mut();
+        tree.retry_early(now_s);
+        if quiet {
             self.damaged_tried = now;
-            self.tree.retry_damaged();
+            tree.retry_damaged();
         }
+        drop(tree);
         if files.iter().any(|file| !self.files.paths().contains_key(file)) {
-            let magic = self.params.magic;
-            self.files = Arc::new(BlockFiles::open(self.world.disk.clone(), &self.options.blocks_from, magic)?);
+            self.files = Arc::new(open_files(&self.world, &self.options)?);
         }
-        let (best, waiting) = (self.tree.best(), self.tree.waiting());
-        let bytes_left = self.bytes_between(self.tip, best);
-        let headers_height = self.tree.best_height();
+        let tree = self.tree();
+        let (waiting, headers_height) = (tree.waiting(), tree.height(tree.best_header()));
+        let bytes_left = bytes_between(&tree, self.tip, tree.best());
+        drop(tree);
         self.shared.update(|status| {
             status.headers_height = headers_height;
             status.headers_waiting = waiting as u64;
@@ -239,19 +260,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Bytes of the blocks from the fork up to `to`.
-    fn bytes_between(&self, from: NodeId, to: NodeId) -> u64 {
-        let fork = self.tree.fork_point(from, to);
-        let sizes = self.tree.path(fork, to).into_iter().filter_map(|node| self.tree.position(node));
-        sizes.map(|position| u64::from(position.size)).sum()
-    }
-
     pub(crate) fn commit_if_changed(&mut self) -> Result<(), ChainError> {
         let committed = self.store.snapshot().tip().map(|tip| tip.hash);
-        if committed == Some(self.tree.hash(self.tip)) && self.batch.rows() == 0 {
-            return Ok(());
-        }
-        self.commit()
+        let moved = committed != Some(self.tree().hash(self.tip)) || self.batch.rows() > 0;
+        let now = self.world.clock.monotonic();
+        let facts = self.store.found_uncommitted();
+        let facts_due = facts > 0 && (!self.waiting.is_empty() || now >= self.last_commit + FACTS_INTERVAL);
+        if moved || facts_due || facts >= FACTS_MAX || (facts > 0 && self.stopping()) { self.commit() } else { Ok(()) }
     }
 
     /// True when it is time to commit during an import.
@@ -259,29 +274,45 @@ impl Chain {
         let shares = self.options.shares();
         self.coins.wants_cut()
             || self.batch.bytes() >= shares.batch_bytes
+            || self.store.found_uncommitted() >= FACTS_MAX
             || self.world.clock.monotonic() >= self.last_commit + self.options.commit_interval
     }
 
     /// Makes everything up to the tip durable and publishes the view. Nothing may be in the pipeline beyond the tip.
     pub(crate) fn commit(&mut self) -> Result<(), ChainError> {
         self.poll_merge(false)?;
-        let tip = store::Tip {
-            height: self.tree.height(self.tip),
-            hash: self.tree.hash(self.tip),
-            chainwork: self.tree.work(self.tip).to_be_bytes(),
+        self.absorb()?;
+        // Whatever the commit names in our own files is on the disk before it; meanwhile the segment is written.
+        let shared = self.shared.clone();
+        let own_synced = self.world.pool.submit(move || match &shared.intake.own {
+            Some(own) => own.sync(),
+            None => Ok(()),
+        });
+        let tip = {
+            let tree = self.tree();
+            let (height, hash) = (tree.height(self.tip), tree.hash(self.tip));
+            store::Tip { height, hash, chainwork: tree.work(self.tip).to_be_bytes() }
         };
         let batch = std::mem::take(&mut self.batch);
         let cut = Cut { tip: Some(tip), batch, coins: &mut self.coins };
-        self.store.commit(cut, &self.world.pool)?;
+        let written = self.store.cut(cut)?.run(&self.world.pool);
+        own_synced.wait()?;
+        self.store.install(written, &mut self.coins)?;
+        self.hints.flush();
         self.last_commit = self.world.clock.monotonic();
         let view = self.handle().view().moved(self.store.snapshot(), self.files.clone());
         *self.shared.view.write().expect("no panic while held") = Arc::new(view);
+        self.shared.intake.tree_mut().set_active(self.tip);
+        self.shared.note_synced();
+        self.shared.intake.fresh.lock().expect("no panic while held").drop_below(tip.height + 1);
         let (coins_bytes, stored_bytes) = (self.coins.bytes() as u64, stored_bytes(&self.store));
+        let (hints_bytes, hints_off) = (self.hints.bytes(), self.hints.off.clone());
         self.shared.update(|status| {
             status.committed_height = tip.height;
             status.commits += 1;
             status.coins_bytes = coins_bytes;
             status.stored_bytes = stored_bytes;
+            (status.hints_bytes, status.hints_off) = (hints_bytes, hints_off);
         });
         Ok(())
     }
@@ -306,29 +337,35 @@ impl Chain {
 
     /// Tells subscribers about the tip, if it is another one than they know.
     fn announce(&mut self) {
-        let hash = self.tree.hash(self.tip);
+        let (height, hash, header) = {
+            let tree = self.tree();
+            (tree.height(self.tip), tree.hash(self.tip), tree.header(self.tip).encode())
+        };
         let mut known = false;
         self.shared.update(|status| {
             known = status.announced == Some(hash);
             status.announced = Some(hash);
         });
-        if known {
-            return;
+        if !known {
+            let event = self.news.tell(height, header);
+            self.shared.publish(&event);
         }
-        self.shared.publish(&Event::NewTip {
-            height: self.tree.height(self.tip),
-            header: self.tree.header(self.tip).encode(),
-            touched: Arc::new(std::mem::take(&mut self.touched)),
-            reorganised_from: self.reorganised_from.take(),
-        });
-    }
-
-    pub(crate) fn note_reorganisation(&mut self, fork_height: u32) {
-        let lowest = self.reorganised_from.map_or(fork_height, |height| height.min(fork_height));
-        self.reorganised_from = Some(lowest);
     }
 }
 
+impl Drop for Chain {
+    fn drop(&mut self) {
+        self.shared.intake.waiters.close();
+    }
+}
+
+/// Blocks that the tip may be behind the best header and still count as the tip: commits are published block by block.
+/// Further behind, the chain is being fetched, and each block on its own would cost a commit.
+const BEHIND_BLOCKS_MAX: u32 = 16;
+/// Facts about headers that wait for a commit at most: 2 MB.
+const FACTS_MAX: u64 = 20_000;
+/// How long they wait at most while nothing else is committed.
+const FACTS_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between two tries of a block whose bytes are damaged, while nothing new comes into the files.
 const DAMAGED_RETRY: Duration = Duration::from_secs(5);
 /// Notes about the block files that the status keeps.
@@ -352,102 +389,9 @@ fn describe(note: &Note) -> Option<String> {
     }
 }
 
-/// The coin table over the store's coins; a new store gets its genesis block, whose output is no coin.
-fn open_coins(
-    store: &mut Store,
-    world: &World,
-    options: &Options,
-    params: &Params,
-    key: TagKey,
-) -> Result<Coins, ChainError> {
-    let word = |at: usize| u64::from_le_bytes(options.secret[at..at + 8].try_into().expect("eight bytes"));
-    let coins_options = CoinsOptions { bytes_max: options.shares().coins_bytes, hash_key: [word(16), word(24)] };
-    let tagger: store::Tagger = Arc::new(move |script: &[u8]| key.tag_of_script(script));
-    let mut coins = Coins::new(store.snapshot(), tagger, &coins_options);
-    if store.snapshot().tip().is_none() {
-        let genesis = primitives::Block::parse(params.genesis_block()).expect("a constant");
-        let tx = genesis.tx(0);
-        let entry = TxEntry { offset: tx.start() as u32, first_output: 0 };
-        store.push_block(&params.genesis.encode(), GENESIS_POSITION, &[entry], tx.output_count() as u32);
-        let mut batch = Batch::default();
-        batch.txid.push((txid_prefix(&tx.txid()), 0));
-        let work = consensus::header::work_of(params.genesis.bits).to_be_bytes();
-        let tip = store::Tip { height: 0, hash: params.genesis_hash, chainwork: work };
-        store.commit(Cut { tip: Some(tip), batch, coins: &mut coins }, &world.pool)?;
-    }
-    Ok(coins)
-}
-
-/// Puts the blocks that came into the files into the store's list and the tree; returns the files they are in.
-fn scan_into(
-    store: &mut Store,
-    tree: &mut HeaderTree,
-    scanner: &mut BlockFiles,
-    progress: &mut Progress,
-    now_s: u64,
-) -> Result<(HashSet<u32>, Vec<Note>), ChainError> {
-    let mut files = HashSet::new();
-    let mut each = |found: Found| {
-        files.insert(found.position.file);
-        store.push_found(&found);
-        tree.insert(Seen { header: Header::decode(&found.header), position: found.position }, now_s);
-    };
-    let notes = scanner.scan(progress, &mut each)?;
-    Ok((files, notes))
-}
-
-/// True where the blocks seen in earlier runs are still at their places: the first and the last are looked at.
-fn found_is_of(store: &Store, files: &BlockFiles) -> Result<bool, ChainError> {
-    let count = store.found_count();
-    for index in [0, count.saturating_sub(1)] {
-        for found in store.found(index, 1.min(count))? {
-            if !holds(files, &found) {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
-}
-
-fn holds(files: &BlockFiles, found: &Found) -> bool {
-    files.read_at(found.position, 0, 80).is_ok_and(|header| header == found.header)
-}
-
-/// The index points into block files: at its tip they must hold the block it was built from.
-fn check_tip_position(store: &Store, files: &BlockFiles, tip: store::Tip) -> Result<(), ChainError> {
-    let (Some(entry), Some(header)) = (store.block_entry(tip.height)?, store.header(tip.height)?) else {
-        return Ok(());
-    };
-    let same = entry.position == GENESIS_POSITION || holds(files, &Found { header, position: entry.position });
-    if same { Ok(()) } else { Err(ChainError::BlocksMoved { height: tip.height }) }
-}
-
-/// Feeds the tree from the blocks seen in earlier runs.
-fn load_found(store: &Store, tree: &mut HeaderTree, progress: &mut Progress, now_s: u64) -> Result<(), ChainError> {
-    /// Records read at once: 400 KiB.
-    const PAGE: u32 = 4096;
-    let mut first = 0;
-    while first < store.found_count() {
-        for found in store.found(first, PAGE)? {
-            progress.seen(found.position);
-            tree.insert(Seen { header: Header::decode(&found.header), position: found.position }, now_s);
-        }
-        first += PAGE;
-    }
-    Ok(())
-}
-
-/// Median time past of every block up to `height`, from the headers in the store.
-fn median_times(store: &Store, height: u32) -> Result<Vec<u32>, ChainError> {
-    let bytes = store.snapshot().headers(0, height + 1)?;
-    let times: Vec<u32> = bytes
-        .chunks_exact(80)
-        .map(|header| u32::from_le_bytes(header[68..72].try_into().expect("four bytes")))
-        .collect();
-    let median = |end: usize| {
-        let mut last = times[(end + 1).saturating_sub(11)..=end].to_vec();
-        last.sort_unstable();
-        last[last.len() / 2]
-    };
-    Ok((0..times.len()).map(median).collect())
+/// Bytes of the blocks from the fork up to `to`.
+fn bytes_between(tree: &HeaderTree, from: NodeId, to: NodeId) -> u64 {
+    let fork = tree.fork_point(from, to);
+    let sizes = tree.path(fork, to).into_iter().filter_map(|node| tree.position(node));
+    sizes.map(|position| u64::from(position.size)).sum()
 }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use chain::{Chain, Options, View, World};
 use primitives::script::is_unspendable;
 use primitives::{Block, Network, OutPoint, Params, ScriptHash, Txid};
-use sigs::EngineName;
 use stdx::clock::SystemClock;
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -45,7 +44,7 @@ fn open(folder: &Folder, network: Network, memory_bytes: u64) -> Chain {
         disk: Arc::new(SystemDisk::default()),
         clock: Arc::new(SystemClock::default()),
         pool: Arc::new(Pool::new("test", 2)),
-        engine: sigs::engine(EngineName::Scalar).unwrap(),
+        engine: Arc::new(sigs::Jury::new()),
     };
     let mut options = Options::new(Params::of(network), folder.0.join("data"), folder.blocks(), [7; 32]);
     options.memory_bytes = memory_bytes;

@@ -83,11 +83,25 @@ impl CheckedBlock {
 pub fn check(block: Block, params: &Params) -> Result<CheckedBlock, BlockError> {
     let hash = block.header().hash();
     header::check_proof_of_work(&hash, block.header().bits, params)?;
-    let txids: Vec<Txid> =
-        sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts()).into_iter().map(Txid).collect();
+    let txids = txids_of(&block);
     if !signet::is_solved(&block, &hash, &txids, params) {
         return Err(BlockError::SignetSolution {});
     }
+    check_contents(block, hash, txids)
+}
+
+/// Judges a block that nobody has mined yet: neither proof of work nor signet solution are asked for (Core:
+/// `TestBlockValidity`).
+pub fn check_unmined(block: Block) -> Result<CheckedBlock, BlockError> {
+    let (hash, txids) = (block.header().hash(), txids_of(&block));
+    check_contents(block, hash, txids)
+}
+
+fn txids_of(block: &Block) -> Vec<Txid> {
+    sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts()).into_iter().map(Txid).collect()
+}
+
+fn check_contents(block: Block, hash: BlockHash, txids: Vec<Txid>) -> Result<CheckedBlock, BlockError> {
     check_merkle_root(&block, &txids)?;
     let stripped_bytes = check_shape(&block)?;
     let facts = check_transactions(&block, &txids)?;

@@ -101,8 +101,8 @@ pub fn check(block: &CheckedBlock, spent: &SpentCoins, context: &Context<'_>) ->
     Ok(totals)
 }
 
-/// Maturity and amounts of one transaction; returns its fee. Core: `CheckTxInputs`.
-fn check_amounts<'a>(
+/// Maturity and amounts of one transaction in a block at `height`; returns its fee. Core: `CheckTxInputs`.
+pub fn check_amounts<'a>(
     tx: &Tx<'_>,
     coins: impl Iterator<Item = Coin<'a>>,
     out_sat: u64,

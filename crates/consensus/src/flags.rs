@@ -31,6 +31,15 @@ impl Flags {
     pub const WITNESS: Flags = Flags(1 << 11);
     /// Taproot (BIP 341, BIP 342).
     pub const TAPROOT: Flags = Flags(1 << 17);
+    /// What no block is judged by and mempools ask of what they take in: rules that stop malleation and keep room for
+    /// soft forks. One set, since templates and mempool want all of them or none: STRICTENC, LOW_S, MINIMALDATA,
+    /// DISCOURAGE_UPGRADABLE_NOPS, CLEANSTACK, DISCOURAGE_UPGRADABLE_WITNESS_PROGRAM, MINIMALIF, NULLFAIL,
+    /// WITNESS_PUBKEYTYPE, CONST_SCRIPTCODE, DISCOURAGE_UPGRADABLE_TAPROOT_VERSION, DISCOURAGE_OP_SUCCESS,
+    /// DISCOURAGE_UPGRADABLE_PUBKEYTYPE (Core: `STANDARD_NOT_MANDATORY_VERIFY_FLAGS`).
+    pub const POLICY: Flags =
+        Flags(1 << 1 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 16 | 7 << 18);
+    /// Every rule a mempool asks for (Core: `STANDARD_SCRIPT_VERIFY_FLAGS`).
+    pub const STANDARD: Flags = Flags(Self::ALL.0 | Self::POLICY.0);
     /// Every rule in force today.
     pub const ALL: Flags = Flags(
         Self::P2SH.0
@@ -46,6 +55,12 @@ impl Flags {
     #[inline]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// True where some rule of [`Flags::POLICY`] is in this set.
+    #[inline]
+    pub const fn any_policy(self) -> bool {
+        self.0 & Self::POLICY.0 != 0
     }
 }
 

@@ -140,6 +140,29 @@ fn retarget(height: u32, parent: &Header, ancestry: &dyn Ancestry, params: &Para
     old.scaled(took_s as u32, params.pow_timespan_s).min(limit).to_compact()
 }
 
+/// Whether a header at `height` may have the target `bits` after one with `parent_bits`, for any times at all.
+///
+/// Weaker than [`next_bits`], and needs no header before: what can be asked of headers that are not kept.
+/// Core: `PermittedDifficultyTransition`.
+pub fn is_permitted_transition(height: u32, parent_bits: u32, bits: u32, params: &Params) -> bool {
+    if params.pow_allow_min_difficulty {
+        return true;
+    }
+    if !height.is_multiple_of(params.pow_interval()) {
+        return parent_bits == bits;
+    }
+    let limit = Target::from_be_bytes(&params.pow_limit);
+    let (old, new) = (Target::from_compact(parent_bits), Target::from_compact(bits));
+    let (Ok(old), Ok(new)) = (old, new) else { return false };
+    let timespan_s = params.pow_timespan_s;
+    // Through the compact form, as the rule itself rounds.
+    let bound = |took_s: u32| {
+        let bits = old.scaled(took_s, timespan_s).min(limit).to_compact();
+        Target::from_compact(bits).unwrap_or_default()
+    };
+    bound(timespan_s / 4) <= new && new <= bound(timespan_s * 4)
+}
+
 /// Median of the times of the header at `height` and up to ten before it; Core: `GetMedianTimePast`.
 pub fn median_time_past(height: u32, ancestry: &dyn Ancestry) -> u32 {
     let mut times = [0; MEDIAN_TIME_SPAN];

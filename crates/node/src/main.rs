@@ -58,9 +58,11 @@ fn obey(request: Request) -> Result<ExitCode, Failure> {
         Request::Forge { out, forge } => return command::forge::forge(&out, &forge),
         Request::Run(flags) => return command::run::run(&flags),
         Request::Reindex(flags) => return command::reindex::reindex(&flags),
-        Request::Status { flags, json } => return command::status::status(&flags, json),
+        Request::Status { flags, form } => return command::status::status(&flags, form),
         Request::Verify(flags) => return command::verify::verify(&flags),
         Request::Bench(arguments) => return Ok(bench::cli(arguments)),
+        Request::Cli(arguments) => return Ok(command::cli::run(arguments)),
+        Request::ImportConfig(file) => return command::import::import(&file),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stdx::bytes::Reader;
 
-use crate::encode::{ParseError, compact_size};
+use crate::encode::{ParseError, compact_size, put_compact_size};
 use crate::header::{HEADER_BYTES, Header};
 use crate::transaction::{Layout, Tx};
 
@@ -88,6 +88,15 @@ impl Block {
     pub fn stripped_length(&self) -> usize {
         let count = crate::encode::compact_size_length(self.tx_count() as u64);
         HEADER_BYTES + count + self.txs().map(|tx| tx.stripped_length()).sum::<usize>()
+    }
+
+    /// The block without witnesses, as peers from before BIP 144 want it.
+    pub fn stripped_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.stripped_length());
+        out.extend_from_slice(&self.bytes[..HEADER_BYTES]);
+        put_compact_size(&mut out, self.tx_count() as u64);
+        self.txs().for_each(|tx| tx.write_stripped(&mut out));
+        out
     }
 
     /// BIP 141 weight.

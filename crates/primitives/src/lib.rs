@@ -10,6 +10,7 @@ pub mod coin;
 pub mod encode;
 pub mod hash;
 pub mod header;
+pub mod muhash;
 pub mod network;
 pub mod script;
 pub mod sha256;

@@ -115,6 +115,10 @@ pub struct Params {
     pub minimum_chainwork: [u8; 32],
     /// Port of the peer protocol.
     pub default_port: u16,
+    /// Names whose addresses are those of peers; `x9.` before one asks for peers with all blocks and witnesses.
+    pub dns_seeds: &'static [&'static str],
+    /// Addresses of peers, one a line, for when no name can be asked; lines that begin with # are remarks.
+    pub fixed_seeds: &'static str,
     /// Version byte of pay-to-pubkey-hash addresses.
     pub base58_pubkey_hash: u8,
     /// Version byte of pay-to-script-hash addresses.
@@ -229,6 +233,16 @@ fn main() -> Params {
         signet_challenge: None,
         minimum_chainwork: number("0000000000000000000000000000000000000001128750f82f4c366153a3a030"),
         default_port: 8333,
+        dns_seeds: &[
+            "dnsseed.bluematt.me",
+            "seed.bitcoin.jonasschnelli.ch",
+            "seed.btc.petertodd.net",
+            "seed.bitcoin.sprovoost.nl",
+            "dnsseed.emzy.de",
+            "seed.bitcoin.wiz.biz",
+            "seed.mainnet.achownodes.xyz",
+        ],
+        fixed_seeds: include_str!("seeds/main.txt"),
         base58_pubkey_hash: 0,
         base58_script_hash: 5,
         base58_secret_key: 128,
@@ -255,6 +269,14 @@ fn testnet3() -> Params {
         pow_allow_min_difficulty: true,
         minimum_chainwork: number("0000000000000000000000000000000000000000000017dde1c649f3708d14b6"),
         default_port: 18_333,
+        dns_seeds: &[
+            "testnet-seed.bitcoin.jonasschnelli.ch",
+            "seed.tbtc.petertodd.net",
+            "seed.testnet.bitcoin.sprovoost.nl",
+            "testnet-seed.bluematt.me",
+            "seed.testnet.achownodes.xyz",
+        ],
+        fixed_seeds: include_str!("seeds/testnet3.txt"),
         base58_pubkey_hash: 111,
         base58_script_hash: 196,
         base58_secret_key: 239,
@@ -279,6 +301,8 @@ fn testnet4() -> Params {
         bip94: true,
         minimum_chainwork: number("0000000000000000000000000000000000000000000009a0fe15d0177d086304"),
         default_port: 48_333,
+        dns_seeds: &["seed.testnet4.bitcoin.sprovoost.nl", "seed.testnet4.wiz.biz"],
+        fixed_seeds: include_str!("seeds/testnet4.txt"),
         ..testnet3()
     }
 }
@@ -295,6 +319,8 @@ fn signet() -> Params {
         signet_challenge: Some(hex::decode(SIGNET_CHALLENGE).expect("a constant")),
         minimum_chainwork: number("00000000000000000000000000000000000000000000000000000b463ea0a4b8"),
         default_port: 38_333,
+        dns_seeds: &["seed.signet.bitcoin.sprovoost.nl", "seed.signet.achownodes.xyz"],
+        fixed_seeds: include_str!("seeds/signet.txt"),
         ..testnet4()
     }
 }
@@ -313,6 +339,8 @@ fn regtest() -> Params {
         bip94: false,
         minimum_chainwork: [0; 32],
         default_port: 18_444,
+        dns_seeds: &[],
+        fixed_seeds: "",
         bech32_hrp: "bcrt",
         ..testnet4()
     }

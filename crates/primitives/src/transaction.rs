@@ -455,6 +455,28 @@ impl Transaction {
     }
 }
 
+/// All its bytes.
+impl AsRef<[u8]> for Transaction {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Equal bytes.
+impl PartialEq for Transaction {
+    fn eq(&self, other: &Transaction) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Transaction {}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.tx().txid(), self.bytes.len())
+    }
+}
+
 /// Length of the transaction that begins `bytes`, found by parsing it.
 pub fn length_of_first(bytes: &[u8]) -> Result<usize, ParseError> {
     let mut reader = Reader::new(bytes);

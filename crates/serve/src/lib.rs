@@ -7,10 +7,20 @@
 pub mod source;
 
 pub mod confirmed;
+pub mod json;
 pub mod metrics;
 pub mod plain;
+pub mod pool;
+pub mod prevouts;
 
 pub mod fuzz;
 
 pub mod decoded;
 pub mod electrum;
+
+pub mod calls;
+pub mod door;
+pub mod keys;
+pub mod mining;
+pub mod rest;
+pub mod rpc;

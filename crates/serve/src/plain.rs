@@ -158,6 +158,13 @@ impl View for PlainView {
     }
 }
 
+/// What the writer would tell; the blocks themselves are left out.
+fn new_tip(height: u32, header: [u8; 80], touched: HashSet<ScriptHash>, reorganised_from: Option<u32>) -> Event {
+    let none = || Arc::from(Vec::new());
+    let touched = Arc::new(touched);
+    Event::NewTip { height, header, touched, reorganised_from, disconnected: none(), connected: none() }
+}
+
 impl PlainChain {
     /// A chain of `blocks`, the first of them at height 0.
     pub fn of(blocks: impl IntoIterator<Item = Block>) -> PlainChain {
@@ -180,7 +187,7 @@ impl PlainChain {
         let block_header = block.header().encode();
         blocks.push(block);
         *self.state.write().expect("tests do not poison it") = Arc::new(view);
-        Event::NewTip { height, header: block_header, touched: Arc::new(touched), reorganised_from: None }
+        new_tip(height, block_header, touched, None)
     }
 
     /// Cuts back to `height` and appends `blocks`; what the writer would tell of it.
@@ -206,7 +213,7 @@ impl PlainChain {
         let tip = view.tip_height();
         let header = *view.headers.last().expect("the genesis block stays");
         *self.state.write().expect("tests do not poison it") = Arc::new(view);
-        Event::NewTip { height: tip, header, touched: Arc::new(touched), reorganised_from: Some(height) }
+        new_tip(tip, header, touched, Some(height))
     }
 
     /// Lets it claim that it knows headers up to `height` and has not indexed them; none ends that.

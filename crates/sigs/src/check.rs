@@ -74,6 +74,21 @@ pub enum Check {
     },
 }
 
+/// The one bit that makes an ECDSA row fit for a batch: whether y(R) is odd, R being the point whose x is r.
+///
+/// Learnt by an engine that proved the row, kept, and given back when the row is proved again. Never trusted: with a
+/// wrong hint a row costs more time, and gets the same verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Not known, or of no use: BIP 340 needs none.
+    #[default]
+    Unknown,
+    /// y(R) is even.
+    Even,
+    /// y(R) is odd.
+    Odd,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,31 +1,32 @@
-//! An engine against libsecp256k1 on made-up signatures, many of them made to be hard.
+//! Engines against libsecp256k1 on made-up signatures, many of them made to be hard.
 //!
-//! In:     an engine, a number of cases, a seed.
-//! Out:    what was compared: cases by kind, how many were good.
-//! Fails:  with the first row on which the two differ, and how to make it again.
+//! In:     engines, a number of cases, a seed.
+//! Out:    what was compared: cases by kind, how many were good, how many each engine proved.
+//! Fails:  with the first row on which an engine and libsecp256k1 differ, and how to make it again.
 //! Source: docs/signatures.md, "Trials". The same seed gives the same cases, forever.
+//!
+//! libsecp256k1 judges each case once, 30 us. Each engine then proves the same rows three times over: all kinds in one
+//! call, where it learns hints; slices of good rows with one or two spoilt ([`slices`]), with those hints; and, of every
+//! sixteenth call, [`Engine::verify`], where it asks libsecp256k1 about the rest itself.
 
+mod cases;
 mod meeting;
+mod slices;
 
 use std::fmt;
 
-use secp256k1::{PublicKey, SecretKey};
 use stdx::random::Random;
 
-use crate::check::{Check, PublicKeyBytes};
+use crate::check::{Check, Hint};
 use crate::engine::Engine;
-use crate::lanes::order::{N_WORDS, Scalar};
 use crate::scalar::verify_one;
-use meeting::Meeting;
+use cases::Maker;
+use slices::Slice;
 
 /// Rows of one call: several chunks of an engine and a part of one.
 const CALL_ROWS: u64 = 700;
-/// Random secrets and nonces made once; every pair of them signs differently.
-const POOL: usize = 512;
-/// Small multiples of G: |u1 + u2 d| with |u1|, |u2| <= 20 and d <= 12.
-const SMALL_MAX: u64 = 260;
-/// Points whose x is at or above n.
-const WRAPPED: usize = 64;
+/// One call of so many is verified too, beside being proved.
+const VERIFIED_ONE_IN: u64 = 16;
 
 /// What a case is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,20 +78,81 @@ impl Kind {
     }
 }
 
+/// Numbers by kind, in the order of [`Kind::ALL`].
+pub type ByKind = [u64; Kind::ALL.len()];
+
 /// What was compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Cases of each kind, in the order of [`Kind::ALL`].
-    pub cases: [u64; Kind::ALL.len()],
+    /// Cases of each kind.
+    pub cases: ByKind,
     /// How many of them were good signatures.
-    pub good: [u64; Kind::ALL.len()],
+    pub good: ByKind,
+    /// Good rows that a vector engine has no excuse to leave open: of kinds `Ecdsa` and `Schnorr`, no hybrid key.
+    pub ordinary: u64,
+    /// What each engine did, in the order they were given.
+    pub engines: Vec<Proofs>,
+}
+
+/// What one engine did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proofs {
+    /// Its name.
+    pub engine: &'static str,
+    /// Cases proved in calls of all kinds.
+    pub proved: ByKind,
+    /// Of the ordinary ones.
+    pub ordinary: u64,
+    /// Cases whose verdict was asked for too.
+    pub verified: u64,
+    /// Calls of good rows but for one or two.
+    pub slices: u64,
+    /// Rows in them.
+    pub sliced: u64,
+    /// Bad ones among those.
+    pub sliced_bad: u64,
+    /// Rows proved there.
+    pub sliced_proved: u64,
+}
+
+impl Report {
+    /// Adds what another seed gave the same engines.
+    pub fn add(&mut self, other: &Report) {
+        fn sum(mine: &mut ByKind, others: &ByKind) {
+            mine.iter_mut().zip(others).for_each(|(mine, other)| *mine += other);
+        }
+        sum(&mut self.cases, &other.cases);
+        sum(&mut self.good, &other.good);
+        self.ordinary += other.ordinary;
+        self.engines.resize(other.engines.len(), Proofs::default());
+        for (mine, other) in self.engines.iter_mut().zip(&other.engines) {
+            mine.engine = other.engine;
+            sum(&mut mine.proved, &other.proved);
+            mine.ordinary += other.ordinary;
+            mine.verified += other.verified;
+            mine.slices += other.slices;
+            mine.sliced += other.sliced;
+            mine.sliced_bad += other.sliced_bad;
+            mine.sliced_proved += other.sliced_proved;
+        }
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, kind) in Kind::ALL.iter().enumerate() {
-            let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{kind:?} {} ({} good)", self.cases[index], self.good[index])?;
+        let sum = |numbers: &ByKind| numbers.iter().sum::<u64>();
+        write!(f, "cases={} good={} ordinary={}", sum(&self.cases), sum(&self.good), self.ordinary)?;
+        for (kind, (cases, good)) in Kind::ALL.iter().zip(self.cases.iter().zip(&self.good)) {
+            write!(f, " {kind:?}={good}/{cases}")?;
+        }
+        for proofs in &self.engines {
+            let Proofs { engine, proved, ordinary, verified, slices, sliced, sliced_bad, sliced_proved } = proofs;
+            write!(
+                f,
+                "\nengine={engine} proved={} ordinary={ordinary} verified={verified} slices={slices} sliced={sliced} \
+                 sliced_bad={sliced_bad} sliced_proved={sliced_proved}",
+                sum(proved)
+            )?;
         }
         Ok(())
     }
@@ -99,6 +161,10 @@ impl fmt::Display for Report {
 /// The first row on which an engine and libsecp256k1 differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
+    /// The engine's name.
+    pub engine: &'static str,
+    /// What was asked of it: `prove`, `verify`, or `slice`, a proof among rows that are nearly all good.
+    pub asked: &'static str,
     /// What the case was made for.
     pub kind: Kind,
     /// Its number; the seed makes it again.
@@ -111,41 +177,123 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { kind, case, check, good } = self;
-        write!(f, "case {case} ({kind:?}): libsecp256k1 says {good}, the engine the contrary: {check:x?}")
+        let Difference { engine, asked, kind, case, check, good } = self;
+        write!(
+            f,
+            "case {case} ({kind:?}): libsecp256k1 says {good}, engine {engine} the contrary ({asked}): {check:x?}"
+        )
     }
 }
 
 impl std::error::Error for Difference {}
 
-/// Compares `engine` with libsecp256k1 on `cases` rows of all kinds.
-pub fn fuzz(engine: &dyn Engine, cases: u64, seed: u64) -> Result<Report, Difference> {
+/// A row that libsecp256k1 has judged.
+#[derive(Clone, Copy)]
+struct Case {
+    number: u64,
+    kind: Kind,
+    check: Check,
+    good: bool,
+}
+
+impl Case {
+    fn is_ordinary(&self) -> bool {
+        let hybrid = matches!(&self.check, Check::Ecdsa { key, .. } if matches!(key.as_slice()[0], 6 | 7));
+        self.good && matches!(self.kind, Kind::Ecdsa | Kind::Schnorr) && !hybrid
+    }
+
+    fn differs(&self, engine: &dyn Engine, asked: &'static str) -> Difference {
+        let Case { number, kind, check, good } = *self;
+        Difference { engine: engine.name(), asked, kind, case: number, check, good }
+    }
+}
+
+/// Compares `engines` with libsecp256k1 on `cases` rows of all kinds.
+pub fn fuzz(engines: &[&dyn Engine], cases: u64, seed: u64) -> Result<Report, Difference> {
     let mut maker = Maker::new(seed);
+    // A stream of its own: how rows are cut into slices may change, the cases may not.
+    let mut arranger = Random::new(!seed);
     let mut report = Report::default();
-    let (mut checks, mut kinds, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
-    let mut done = 0;
-    while done < cases {
-        checks.clear();
-        kinds.clear();
-        for _ in done..cases.min(done + CALL_ROWS) {
-            let kind = maker.kind();
-            kinds.push(kind);
-            checks.push(maker.check(kind));
+    let proofs = |engine: &&dyn Engine| Proofs { engine: engine.name(), ..Proofs::default() };
+    report.engines = engines.iter().map(proofs).collect();
+    for (call, first) in (0..cases).step_by(CALL_ROWS as usize).enumerate() {
+        let rows: Vec<Case> = (first..cases.min(first + CALL_ROWS)).map(|number| judged(&mut maker, number)).collect();
+        for case in &rows {
+            report.cases[case.kind as usize] += 1;
+            report.good[case.kind as usize] += u64::from(case.good);
+            report.ordinary += u64::from(case.is_ordinary());
         }
-        verdicts.clear();
-        verdicts.resize(checks.len(), false);
-        engine.verify(&checks, &mut verdicts);
-        for ((check, verdict), kind) in checks.iter().zip(&verdicts).zip(&kinds) {
-            let good = verify_one(check);
-            if good != *verdict {
-                return Err(Difference { kind: *kind, case: done, check: *check, good });
+        let slices = Slice::cut(&rows, &mut arranger);
+        // What one engine learns, those after it are told: not every engine learns.
+        let mut learnt = vec![Hint::Unknown; rows.len()];
+        for (engine, proofs) in engines.iter().zip(&mut report.engines) {
+            compare_proof(*engine, &rows, &mut learnt, proofs)?;
+            for slice in &slices {
+                compare_slice(*engine, slice, &learnt, proofs)?;
             }
-            report.cases[*kind as usize] += 1;
-            report.good[*kind as usize] += u64::from(good);
-            done += 1;
+            if call as u64 % VERIFIED_ONE_IN == 0 {
+                compare_verdicts(*engine, &rows, proofs)?;
+            }
         }
     }
     Ok(report)
+}
+
+fn judged(maker: &mut Maker, number: u64) -> Case {
+    let kind = maker.kind();
+    let check = maker.check(kind);
+    Case { number, kind, check, good: verify_one(&check) }
+}
+
+fn checks_of(cases: &[Case]) -> Vec<Check> {
+    cases.iter().map(|case| case.check).collect()
+}
+
+/// Proves rows of all kinds; adds the hints learnt.
+fn compare_proof(
+    engine: &dyn Engine,
+    cases: &[Case],
+    learnt: &mut [Hint],
+    proofs: &mut Proofs,
+) -> Result<(), Difference> {
+    let (mut hints, mut proved) = (vec![Hint::Unknown; cases.len()], vec![false; cases.len()]);
+    engine.prove(&checks_of(cases), &mut hints, &mut proved);
+    for (case, _) in cases.iter().zip(proved).filter(|(_, proved)| *proved) {
+        if !case.good {
+            return Err(case.differs(engine, "prove"));
+        }
+        proofs.proved[case.kind as usize] += 1;
+        proofs.ordinary += u64::from(case.is_ordinary());
+    }
+    for (known, hint) in learnt.iter_mut().zip(hints).filter(|(_, hint)| *hint != Hint::Unknown) {
+        *known = hint;
+    }
+    Ok(())
+}
+
+fn compare_slice(engine: &dyn Engine, slice: &Slice, learnt: &[Hint], proofs: &mut Proofs) -> Result<(), Difference> {
+    let (mut hints, mut proved) = (slice.hints(learnt), vec![false; slice.cases.len()]);
+    engine.prove(&checks_of(&slice.cases), &mut hints, &mut proved);
+    proofs.slices += 1;
+    for (case, proved) in slice.cases.iter().zip(proved) {
+        if proved && !case.good {
+            return Err(case.differs(engine, "slice"));
+        }
+        proofs.sliced += 1;
+        proofs.sliced_bad += u64::from(!case.good);
+        proofs.sliced_proved += u64::from(proved);
+    }
+    Ok(())
+}
+
+fn compare_verdicts(engine: &dyn Engine, cases: &[Case], proofs: &mut Proofs) -> Result<(), Difference> {
+    let mut verdicts = vec![false; cases.len()];
+    engine.verify(&checks_of(cases), &mut verdicts);
+    proofs.verified += cases.len() as u64;
+    match cases.iter().zip(verdicts).find(|(case, verdict)| case.good != *verdict) {
+        Some((case, _)) => Err(case.differs(engine, "verify")),
+        None => Ok(()),
+    }
 }
 
 /// The first `count` cases of a seed.
@@ -156,303 +304,4 @@ pub fn fuzz_checks(seed: u64, count: u64) -> Vec<(Kind, Check)> {
         (kind, maker.check(kind))
     };
     (0..count).map(case).collect()
-}
-
-/// A secret and its point.
-#[derive(Clone, Copy)]
-struct Pair {
-    secret: Scalar,
-    inverse: Scalar,
-    /// Uncompressed.
-    point: [u8; 65],
-}
-
-impl Pair {
-    fn new(secret: Scalar) -> Option<Pair> {
-        let key = SecretKey::from_secret_bytes(secret.to_bytes()).ok()?;
-        let point = PublicKey::from_secret_key(&key).serialize_uncompressed();
-        Some(Pair { secret, inverse: secret.invert(), point })
-    }
-
-    fn x(&self) -> [u8; 32] {
-        self.point[1..33].try_into().expect("32 bytes")
-    }
-
-    fn is_odd(&self) -> bool {
-        self.point[64] & 1 == 1
-    }
-
-    /// The secret of the point with the same x and an even y.
-    fn even_secret(&self) -> Scalar {
-        if self.is_odd() { self.secret.negate() } else { self.secret }
-    }
-
-    fn compressed(&self) -> PublicKeyBytes {
-        key_bytes(&[&[2 + u8::from(self.is_odd())], &self.point[1..33]].concat())
-    }
-}
-
-fn key_bytes(key: &[u8]) -> PublicKeyBytes {
-    PublicKeyBytes::new(key).expect("a key's first byte and length")
-}
-
-fn join(r: &[u8; 32], s: Scalar) -> [u8; 64] {
-    let mut signature = [0; 64];
-    signature[..32].copy_from_slice(r);
-    signature[32..].copy_from_slice(&s.to_bytes());
-    signature
-}
-
-fn small(number: i64) -> Scalar {
-    let mut bytes = [0; 32];
-    bytes[24..].copy_from_slice(&number.unsigned_abs().to_be_bytes());
-    let scalar = Scalar::from_bytes(&bytes).expect("64 bits");
-    if number < 0 { scalar.negate() } else { scalar }
-}
-
-/// Makes cases.
-struct Maker {
-    random: Random,
-    pool: Vec<Pair>,
-    /// i G for i from 1.
-    multiples: Vec<Pair>,
-    /// Good rows whose R has an x at or above n.
-    wrapped: Vec<Check>,
-}
-
-impl Maker {
-    fn new(seed: u64) -> Maker {
-        let mut maker =
-            Maker { random: Random::new(seed), pool: Vec::new(), multiples: Vec::new(), wrapped: Vec::new() };
-        while maker.pool.len() < POOL {
-            let secret = maker.scalar();
-            maker.pool.extend(Pair::new(secret));
-        }
-        maker.multiples = (1..=SMALL_MAX as i64).filter_map(|number| Pair::new(small(number))).collect();
-        let mut x_minus_n = maker.random.below(1 << 40);
-        while maker.wrapped.len() < WRAPPED {
-            x_minus_n += 1;
-            let check = maker.wrapped_check(small(x_minus_n as i64));
-            maker.wrapped.extend(check);
-        }
-        maker
-    }
-
-    fn scalar(&mut self) -> Scalar {
-        Scalar::from_bytes_reduced(&self.random.bytes())
-    }
-
-    fn kind(&mut self) -> Kind {
-        let mut left = self.random.below(Kind::ALL.iter().map(|kind| kind.share()).sum());
-        for kind in Kind::ALL {
-            match left.checked_sub(kind.share()) {
-                Some(rest) => left = rest,
-                None => return kind,
-            }
-        }
-        unreachable!("the shares add up")
-    }
-
-    fn pair(&mut self) -> Pair {
-        self.pool[self.random.below(POOL as u64) as usize]
-    }
-
-    fn check(&mut self, kind: Kind) -> Check {
-        match kind {
-            Kind::Ecdsa => self.ecdsa(),
-            Kind::Schnorr => self.schnorr(false),
-            Kind::OddNonce => self.schnorr(true),
-            Kind::Corrupted => self.corrupted(),
-            Kind::Small => self.small(),
-            Kind::Wrapped => self.wrapped(),
-            Kind::Infinity => self.infinity(),
-            Kind::OffCurve => self.off_curve(),
-            Kind::Exception => self.exception(),
-        }
-    }
-
-    /// s = (m + r d) / k.
-    fn ecdsa(&mut self) -> Check {
-        let (key, nonce, message) = (self.pair(), self.pair(), self.random.bytes());
-        let r = nonce.x();
-        let sum = Scalar::from_bytes_reduced(&message).plus(Scalar::from_bytes_reduced(&r).times(key.secret));
-        let s = sum.times(nonce.inverse);
-        let s = if self.random.chance(1, 4) { s.negate() } else { s };
-        let parity = u8::from(key.is_odd());
-        let form = match self.random.below(8) {
-            0 => key_bytes(&key.point),
-            1 => key_bytes(&[&[6 + parity], &key.point[1..]].concat()),
-            _ => key.compressed(),
-        };
-        Check::Ecdsa { key: form, signature: join(&r, s), message }
-    }
-
-    /// s = k + e d, where k is that of an even R unless `odd` asks for the other.
-    fn schnorr(&mut self, odd: bool) -> Check {
-        let (key, nonce, message) = (self.pair(), self.pair(), self.random.bytes());
-        let k = if odd { nonce.even_secret().negate() } else { nonce.even_secret() };
-        let e = challenge(&nonce.x(), &key.x(), &message);
-        let signature = join(&nonce.x(), k.plus(e.times(key.even_secret())));
-        Check::Schnorr { key: key.x(), signature, message }
-    }
-
-    fn corrupted(&mut self) -> Check {
-        let mut check = if self.random.chance(1, 2) { self.ecdsa() } else { self.schnorr(false) };
-        let (bit, edge) = (self.random.below(256) as usize, self.edge());
-        let flip = |bytes: &mut [u8]| bytes[bit / 8] ^= 1 << (bit % 8);
-        let (signature, message) = match &mut check {
-            Check::Ecdsa { signature, message, .. } | Check::Schnorr { signature, message, .. } => (signature, message),
-        };
-        match self.random.below(8) {
-            0 => flip(&mut signature[..32]),
-            1 => flip(&mut signature[32..]),
-            2 => flip(message),
-            3 => signature[..32].copy_from_slice(&edge),
-            4 => signature[32..].copy_from_slice(&edge),
-            5 => *message = edge,
-            choice => match &mut check {
-                Check::Schnorr { key, .. } if choice == 6 => flip(key),
-                Check::Schnorr { key, .. } => *key = edge,
-                Check::Ecdsa { key, .. } => {
-                    let mut bytes = key.as_slice().to_vec();
-                    match self.random.below(4) {
-                        0 => bytes[0] ^= 1,
-                        1 => bytes[1..33].copy_from_slice(&edge),
-                        2 => flip(&mut bytes[1..33]),
-                        _ => flip(bytes.last_chunk_mut::<32>().expect("33 bytes or more")),
-                    }
-                    // A first byte of 5 is no key at all.
-                    *key = PublicKeyBytes::new(&bytes).unwrap_or(*key);
-                }
-            },
-        }
-        check
-    }
-
-    /// A number at the edge of a range: 0, 1, n - 1, n, n + 1, p - 1, p, 2^256 - 1 and the like.
-    fn edge(&mut self) -> [u8; 32] {
-        let near = self.random.below(3);
-        let words = match self.random.below(5) {
-            0 => [near, 0, 0, 0],
-            1 => [N_WORDS[0] - 1 + near, N_WORDS[1], N_WORDS[2], N_WORDS[3]],
-            2 => [0xffff_fffe_ffff_fc2e + near, u64::MAX, u64::MAX, u64::MAX],
-            3 => [u64::MAX - near, u64::MAX, u64::MAX, u64::MAX],
-            // Half of n.
-            _ => [0xdfe9_2f46_681b_209f + near, 0x5d57_6e73_57a4_501d, u64::MAX, 0x7fff_ffff_ffff_ffff],
-        };
-        let mut bytes = [0; 32];
-        for (chunk, word) in bytes.chunks_mut(8).zip(words.iter().rev()) {
-            chunk.copy_from_slice(&word.to_be_bytes());
-        }
-        bytes
-    }
-
-    /// From u1, u2 and d: R = (u1 + u2 d) G, r = x(R), s = r / u2, m = u1 s.
-    fn small(&mut self) -> Check {
-        loop {
-            let mut signed = |most: u64| self.random.below(2 * most + 1) as i64 - most as i64;
-            let (u1, u2) = (signed(20), signed(20));
-            let d = 1 + self.random.below(12) as i64;
-            let k = u1 + u2 * d;
-            if u2 == 0 || k == 0 {
-                continue;
-            }
-            let r = self.multiples[k.unsigned_abs() as usize - 1].x();
-            let s = Scalar::from_bytes_reduced(&r).times(small(u2).invert());
-            let message = small(u1).times(s).to_bytes();
-            let key = self.multiples[d as usize - 1].compressed();
-            return Check::Ecdsa { key, signature: join(&r, s), message };
-        }
-    }
-
-    fn wrapped(&mut self) -> Check {
-        let mut check = self.wrapped[self.random.below(WRAPPED as u64) as usize];
-        if let (Check::Ecdsa { signature, .. }, true) = (&mut check, self.random.chance(1, 4)) {
-            signature[31] ^= 1;
-        }
-        check
-    }
-
-    /// R has x = r + n; Q = (s R - m G) / r for any s and m.
-    fn wrapped_check(&mut self, r: Scalar) -> Option<Check> {
-        let mut x = [2; 33];
-        let mut carry = 0;
-        for (at, (order, digit)) in bytes_of(N_WORDS).iter().zip(r.to_bytes()).enumerate().rev() {
-            carry += u16::from(*order) + u16::from(digit);
-            x[at + 1] = carry as u8;
-            carry >>= 8;
-        }
-        let point = PublicKey::from_slice(&x).ok()?;
-        let (s, message, inverse) = (self.scalar(), self.random.bytes(), r.invert());
-        let m = Scalar::from_bytes_reduced(&message);
-        let tweak = |scalar: Scalar| secp256k1::Scalar::from_be_bytes(scalar.to_bytes()).expect("below n");
-        let key = point.mul_tweak(&tweak(s.times(inverse))).ok()?;
-        let key = key.add_exp_tweak(&tweak(m.times(inverse).negate())).ok()?;
-        let signature = join(&r.to_bytes(), s);
-        Some(Check::Ecdsa { key: key_bytes(&key.serialize()), signature, message })
-    }
-
-    /// u1 + u2 d = 0: m = -r d, or s = e d.
-    fn infinity(&mut self) -> Check {
-        let key = self.pair();
-        if self.random.chance(1, 2) {
-            let (r, message) = (self.pair().x(), self.random.bytes());
-            let s = challenge(&r, &key.x(), &message).times(key.even_secret());
-            return Check::Schnorr { key: key.x(), signature: join(&r, s), message };
-        }
-        let (r, s) = (self.scalar(), self.scalar());
-        let message = r.times(key.secret).negate().to_bytes();
-        Check::Ecdsa { key: key.compressed(), signature: join(&r.to_bytes(), s), message }
-    }
-
-    fn off_curve(&mut self) -> Check {
-        let mut check = if self.random.chance(1, 2) { self.ecdsa() } else { self.schnorr(false) };
-        let random: [u8; 32] = self.random.bytes();
-        match &mut check {
-            Check::Schnorr { key, .. } => *key = random,
-            Check::Ecdsa { key, .. } => {
-                let point = self.pair().point;
-                // An x without a point in half of the cases; another point's y; a y with one bit changed.
-                *key = match self.random.below(3) {
-                    0 => key_bytes(&[&[2 + (random[0] & 1)], &random[..]].concat()),
-                    1 => key_bytes(&[&[4], &key.as_slice()[1..33], &point[33..]].concat()),
-                    _ => {
-                        let mut bytes = point;
-                        bytes[33 + usize::from(random[0] % 32)] ^= 1 << (random[1] % 8);
-                        key_bytes(&bytes)
-                    }
-                };
-            }
-        }
-        check
-    }
-
-    /// Chooses u1 and u2, reads their digits, and solves for the secret that makes two points meet.
-    fn exception(&mut self) -> Check {
-        loop {
-            let (u1, u2, choice) = (self.scalar(), self.scalar(), self.random.next_u64());
-            let Some(key) = Pair::new(Meeting::of(u1, u2).secret(choice)) else { continue };
-            let Some(nonce) = Pair::new(u1.plus(u2.times(key.secret))) else { continue };
-            let s = Scalar::from_bytes_reduced(&nonce.x()).times(u2.invert());
-            let message = u1.times(s).to_bytes();
-            return Check::Ecdsa { key: key.compressed(), signature: join(&nonce.x(), s), message };
-        }
-    }
-}
-
-fn bytes_of(words: [u64; 4]) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    for (chunk, word) in bytes.chunks_mut(8).zip(words.iter().rev()) {
-        chunk.copy_from_slice(&word.to_be_bytes());
-    }
-    bytes
-}
-
-fn challenge(r: &[u8; 32], key: &[u8; 32], message: &[u8; 32]) -> Scalar {
-    use bitcoin_hashes::{HashEngine, sha256};
-    let mut engine = sha256::Midstate::hash_tag(b"BIP0340/challenge").to_engine();
-    for part in [r, key, message] {
-        engine.input(part);
-    }
-    Scalar::from_bytes_reduced(&sha256::Hash::from_engine(engine).to_byte_array())
 }

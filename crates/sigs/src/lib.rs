@@ -8,20 +8,28 @@
 //!
 //! No script is known here; `consensus::script` makes the rows and says what a verdict means.
 
+mod audit;
+mod batch;
 mod check;
 mod der;
 mod engine;
 mod fuzz;
+mod jury;
 mod lanes;
+mod number;
+#[cfg(test)]
+mod pace_tests;
 mod parallel;
 mod scalar;
 mod self_test;
 mod tweak;
+mod word;
 
-pub use check::{Check, PublicKeyBytes};
+pub use check::{Check, Hint, PublicKeyBytes};
 pub use der::{is_strict_der, parse_der_lax};
-pub use engine::{Counters, Engine, EngineError, EngineName, engine};
-pub use fuzz::{Difference, Kind, Report, fuzz, fuzz_checks};
+pub use engine::{Counters, Engine, EngineError, EngineName, eager_batch, engine, portable_batch};
+pub use fuzz::{ByKind, Difference, Kind, Proofs, Report, fuzz, fuzz_checks};
+pub use jury::Jury;
 pub use parallel::{CALL_ROWS_MAX, verify_parallel};
 pub use scalar::{ScalarEngine, verify_one};
 pub use tweak::tweak_add_check;

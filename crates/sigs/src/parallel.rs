@@ -61,7 +61,7 @@ mod tests {
                 assert_eq!(verify_parallel(&engine, &pool, checks), want);
             }
             let counters = engine.counters();
-            assert_eq!((counters.checks, counters.scalar + counters.lanes), (1085, 1085));
+            assert_eq!((counters.checks, counters.scalar + counters.lanes + counters.batched), (1085, 1085));
             assert!(counters.calls >= 7 && counters.accepted < counters.checks, "{counters:?}");
         }
     }

@@ -1,13 +1,14 @@
 //! Rows with known answers, which an engine must give before it is trusted.
 //!
 //! In:     nothing.
-//! Out:    rows of both kinds, good ones and the same with one bit changed, and their verdicts.
+//! Out:    rows of both kinds, good ones and the same with one bit changed, their verdicts and hints.
 //! Fails:  never.
 //! Source: BIP 340's test vectors 0 and 1; the rest is signed by libsecp256k1 with fixed keys (RFC 6979, no chance).
 
+use bitcoin_hashes::sha256;
 use secp256k1::{Keypair, Message, ecdsa, schnorr};
 
-use crate::check::{Check, PublicKeyBytes};
+use crate::check::{Check, Hint, PublicKeyBytes};
 
 /// Keys; each signs twice. With the published rows this fills more than one group of eight, and not the last one.
 const KEYS: u8 = 25;
@@ -39,6 +40,18 @@ pub fn rows() -> (Vec<Check>, Vec<bool>) {
     (mixed, want)
 }
 
+/// Whether y(R) is odd in the good ECDSA row of each key, the first one's in the lowest bit. Their s is low.
+const ODD_NONCES: u32 = 0x12d_909e;
+
+/// The right hints for the good rows of [`rows`], in the same places; bad ones have their good twin's.
+pub fn hints() -> Vec<Hint> {
+    let mut good = vec![Hint::Unknown; PUBLISHED.len()];
+    for number in 0..KEYS {
+        good.extend([if ODD_NONCES >> number & 1 == 1 { Hint::Odd } else { Hint::Even }, Hint::Unknown]);
+    }
+    good.into_iter().flat_map(|hint| [hint; 2]).collect()
+}
+
 fn published([key, message, signature]: &[&str; 3]) -> Check {
     fn bytes<const N: usize>(text: &str) -> [u8; N] {
         stdx::hex::decode_array(text).expect("written above")
@@ -48,7 +61,9 @@ fn published([key, message, signature]: &[&str; 3]) -> Check {
 
 /// One row of each kind by the key of that number.
 fn signed(number: u8) -> [Check; 2] {
-    let pair = Keypair::from_secret_bytes([number; 32]).expect("a small secret, not zero");
+    // Hashes, because multiples of one secret would make points meet in a batch.
+    let secret = sha256::Hash::hash(&[number]).to_byte_array();
+    let pair = Keypair::from_secret_bytes(secret).expect("a secret below n, not zero");
     let message = [number.wrapping_mul(37); 32];
     let key = match number % 3 {
         0 => pair.public_key().serialize_uncompressed().to_vec(),
@@ -74,10 +89,34 @@ fn changed(check: &Check, number: usize) -> Check {
     check
 }
 
+/// The right hint for a good row: the parity of y(u1 G + u2 Q), by libsecp256k1.
+#[cfg(test)]
+pub fn right_hint(check: &Check) -> Hint {
+    use crate::number::order::Scalar;
+    let Check::Ecdsa { key, signature, message } = check else { return Hint::Unknown };
+    let number = |bytes: &[u8]| Scalar::from_bytes_reduced(bytes.try_into().unwrap());
+    let (r, inverse) = (number(&signature[..32]), number(&signature[32..]).invert());
+    let tweak = |scalar: Scalar| secp256k1::Scalar::from_be_bytes(scalar.to_bytes()).unwrap();
+    let key = secp256k1::PublicKey::from_slice(key.as_slice()).unwrap();
+    let point = key.mul_tweak(&tweak(r.times(inverse))).unwrap();
+    let point = point.add_exp_tweak(&tweak(number(message).times(inverse))).unwrap().serialize();
+    assert_eq!(point[1..], signature[..32], "a good row");
+    if point[0] == 3 { Hint::Odd } else { Hint::Even }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::verify_one;
+
+    #[test]
+    fn the_hints_are_libsecp256k1s() {
+        let (rows, hints) = (rows().0, hints());
+        assert_eq!(rows.len(), hints.len());
+        for (row, hint) in rows.iter().zip(hints).step_by(2) {
+            assert_eq!(right_hint(row), hint, "{row:x?}");
+        }
+    }
 
     #[test]
     fn the_answers_are_libsecp256k1s() {

@@ -6,7 +6,7 @@
 //! Fails:  with a sentence; the story's seed, the faults and the seed repeat it.
 //!
 //! Block files are on a disk of their own that never fails: they are Bitcoin Core's. Faults strike the data directory:
-//! the first commit, segments, columns, merges, the commit record, removals, truncations.
+//! the first commit, segments, columns, merges, the commit record, removals, truncations, hints of earlier validations.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chain::{Chain, ChainError, Digest, Handle, Options, World};
+use chain::{Chain, ChainError, Digest, Handle, HintsUse, Options, World};
 use primitives::{Block, BlockHash, Network, Params};
 use stdx::clock::Clock;
 use stdx::disk::{Disk, DiskFile, Open};
@@ -25,11 +25,14 @@ use crate::book::Book;
 use crate::compare;
 use crate::disk::{FakeDisk, Fault, Operation};
 use crate::forge::{Forge, ForgeOptions, ForgedBlock};
+use crate::learner::Learner;
 
 /// Where the story's block files are.
 const BLOCKS: &str = "/blocks";
 /// Where the node keeps its own.
 const DATA: &str = "/data";
+/// Where it keeps hints.
+const HINTS: &str = "/hints";
 /// Times a run may fall before it counts as stuck: faults strike once each, and a full disk is emptied once.
 const FALLS_MAX: u32 = 8;
 /// One in so many seeds asks every question at the end: half a second. The digest of coins and rows is always compared.
@@ -75,7 +78,7 @@ impl Disk for TwoDisks {
 
 /// A clock that stands still but for a millisecond at each look.
 #[derive(Default)]
-struct StillClock(AtomicU64);
+pub(crate) struct StillClock(AtomicU64);
 
 impl Clock for StillClock {
     fn unix_s(&self) -> u64 {
@@ -92,10 +95,10 @@ pub struct Story {
     /// Bytes appended to the block file at each step.
     steps: Vec<Vec<u8>>,
     /// Every block of every branch, genesis left out.
-    blocks: HashMap<BlockHash, (BlockHash, Vec<u8>)>,
-    book: Book,
+    pub(crate) blocks: HashMap<BlockHash, (BlockHash, Vec<u8>)>,
+    pub(crate) book: Book,
     digests: Mutex<HashMap<BlockHash, Digest>>,
-    params: Params,
+    pub(crate) params: Params,
 }
 
 /// What happened.
@@ -158,7 +161,7 @@ impl Story {
     }
 
     /// The digest of the state at a block: from an import of its ancestors and nothing else.
-    fn digest_at(&self, hash: BlockHash) -> Result<Digest, String> {
+    pub(crate) fn digest_at(&self, hash: BlockHash) -> Result<Digest, String> {
         if let Some(digest) = self.digests.lock().expect("no panic while held").get(&hash) {
             return Ok(digest.clone());
         }
@@ -271,13 +274,27 @@ fn record(params: &Params, block: &[u8]) -> Vec<u8> {
 }
 
 /// Why a life ended.
-enum Fall {
+pub(crate) enum Fall {
     /// The disk failed.
     Disk(String),
     /// No room was left.
     Full,
     /// Something is not as it must be.
     Wrong(String),
+}
+
+impl Fall {
+    pub(crate) fn of(error: ChainError) -> Fall {
+        let text = error.to_string();
+        if error.is_disk_full() {
+            return Fall::Full;
+        }
+        // The disk's own words; anything else is an answer the node should not give.
+        match text.contains("power is off") || text.contains("os error 5)") {
+            true => Fall::Disk(text),
+            false => Fall::Wrong(text),
+        }
+    }
 }
 
 impl std::fmt::Display for Fall {
@@ -321,19 +338,19 @@ impl Life {
             clock: Arc::new(StillClock::default()),
             // Alone, the writer does all work itself and in order: the same seed is the same run.
             pool: Arc::new(Pool::new("crash", 1)),
-            engine: sigs::engine(sigs::EngineName::Scalar).expect("always there"),
+            // Signatures are the oracle's subject; what is learnt of them is kept on the disk that fails.
+            engine: Arc::new(Learner::believing()),
         };
-        let mut options = Options::new(self.params.clone(), DATA.into(), BLOCKS.into(), [7; 32]);
+        let mut options = Options::new(self.params.clone(), DATA.into(), PathBuf::from(BLOCKS), [7; 32]);
         // So little that coins are cut and read back.
         options.memory_bytes = 400_000;
-        // Signatures are the oracle's subject.
-        options.skip_scripts = true;
+        options.hints = HintsUse::Keep(HINTS.into());
         match Chain::open(world, options) {
             Ok(chain) => {
                 self.chain = Some(chain);
                 Ok(())
             }
-            Err(error) => Err(self.fall(error)),
+            Err(error) => Err(Fall::of(error)),
         }
     }
 
@@ -343,21 +360,9 @@ impl Life {
         let done = chain.catch_up().and_then(|()| chain.settle());
         let refused = chain.handle().status().refused;
         match (done, refused) {
-            (Err(error), _) => Err(self.fall(error)),
+            (Err(error), _) => Err(Fall::of(error)),
             (Ok(()), Some(refused)) => Err(Fall::Wrong(format!("a valid block was refused: {refused:?}"))),
             (Ok(()), None) => Ok(()),
-        }
-    }
-
-    fn fall(&self, error: ChainError) -> Fall {
-        let text = error.to_string();
-        if error.is_disk_full() {
-            return Fall::Full;
-        }
-        // The disk's own words; anything else is an answer the node should not give.
-        match text.contains("power is off") || text.contains("os error 5)") {
-            true => Fall::Disk(text),
-            false => Fall::Wrong(text),
         }
     }
 

@@ -9,6 +9,9 @@ pub mod compare;
 pub mod crash;
 pub mod disk;
 pub mod forge;
-pub mod muhash;
+pub mod learner;
 pub mod mutate;
+pub mod offered;
 pub mod oracle;
+
+pub use primitives::muhash;

@@ -4,7 +4,7 @@
 //! Out:    coins and every answer of the index as the plain book has them; broken blocks leave no trace.
 //! Fails:  with the case or the first answer that differs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +41,9 @@ fn open(disk: &FakeDisk, threads: usize, memory_bytes: u64) -> Chain {
         disk: Arc::new(disk.clone()),
         clock: Arc::new(FixedClock),
         pool: Arc::new(Pool::new("test", threads)),
-        engine: sigs::engine(sigs::EngineName::Scalar).unwrap(),
+        engine: Arc::new(sigs::Jury::new()),
     };
-    let mut options = Options::new(Params::of(Network::Regtest), "/data".into(), BLOCKS.into(), [9; 32]);
+    let mut options = Options::new(Params::of(Network::Regtest), "/data".into(), PathBuf::from(BLOCKS), [9; 32]);
     options.memory_bytes = memory_bytes;
     Chain::open(world, options).unwrap()
 }

@@ -88,6 +88,15 @@ impl Pool {
         Ticket { outcome, shared: self.shared.clone() }
     }
 
+    /// Runs queued work on the calling thread until none is left. A pool without workers only works this way and while
+    /// somebody waits for a ticket.
+    pub fn run_queued(&self) {
+        loop {
+            let Some(work) = self.shared.lock().work.pop_front() else { return };
+            work();
+        }
+    }
+
     /// Runs `work` on every item, in any order; answers in the items' order.
     pub fn map<I, T, F>(&self, items: impl IntoIterator<Item = I>, work: F) -> Vec<T>
     where

@@ -33,7 +33,7 @@ pub enum ColumnName {
     Blocks,
     /// Transactions of connected blocks by TxNum.
     Txs,
-    /// Every block seen in block files, in the order seen.
+    /// Every block seen in block files, and other facts about headers, in the order learned.
     Found,
 }
 

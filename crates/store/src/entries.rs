@@ -17,14 +17,16 @@
 //! | 0..3  | `offset`       | of its first byte in the block               |
 //! | 3..6  | `first_output` | outputs of the block's transactions before it |
 //!
-//! `found`, in the order seen:
+//! `found`, in the order learned:
 //!
-//! | bytes  | field    | meaning                   |
-//! |--------|----------|---------------------------|
-//! | 0..80  | `header` | the block's header        |
-//! | 80..84 | `file`   | number of the block file  |
-//! | 84..88 | `offset` | of the block's first byte |
-//! | 88..92 | `size`   | bytes of the block        |
+//! | bytes  | field    | meaning                                                            |
+//! |--------|----------|--------------------------------------------------------------------|
+//! | 0..80  | `header` | a header                                                           |
+//! | 80..84 | `file`   | number of the block file; without a block, the kind of fact        |
+//! | 84..88 | `offset` | of the block's first byte; without a block, 0                      |
+//! | 88..92 | `size`   | bytes of the block; 0 says that no block was found, but a fact learned |
+//!
+//! Kinds of facts without a block: 0 the header is known, 1 its block was refused, 2 that was taken back.
 //!
 //! `headers`, by height, is the 80 bytes of the header.
 //!
@@ -32,6 +34,7 @@
 //! Out:    their bytes, or entries.
 //! Fails:  never; a number too large for its field is our own bug and panics.
 
+use primitives::header::HEADER_BYTES;
 use primitives::{TxNum, TxoNum};
 
 use crate::blockfiles::{Found, Position};
@@ -61,6 +64,19 @@ pub struct TxEntry {
     pub offset: u32,
     /// Outputs of the block's transactions before it; below 2^24.
     pub first_output: u32,
+}
+
+/// What was learned about a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// Its block is in a file.
+    Block(Found),
+    /// It is known, its block is not.
+    Header([u8; HEADER_BYTES]),
+    /// Its block breaks a rule, or the operator refuses it.
+    Refused([u8; HEADER_BYTES]),
+    /// Refusals of it, of what it builds on and of what builds on it are taken back.
+    Reconsidered([u8; HEADER_BYTES]),
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -115,16 +131,29 @@ impl TxEntry {
     }
 }
 
-/// Reads an entry of `found`.
-pub fn decode_found(bytes: &[u8; FOUND_ENTRY_BYTES]) -> Found {
-    Found { header: bytes[..80].try_into().expect("80 bytes"), position: position_at(bytes, 80) }
+/// Reads an entry of `found`; a kind that this version does not know is a known header.
+pub fn decode_fact(bytes: &[u8; FOUND_ENTRY_BYTES]) -> Fact {
+    let header = bytes[..80].try_into().expect("80 bytes");
+    let position = position_at(bytes, 80);
+    match (position.size, position.file) {
+        (0, 1) => Fact::Refused(header),
+        (0, 2) => Fact::Reconsidered(header),
+        (0, _) => Fact::Header(header),
+        _ => Fact::Block(Found { header, position }),
+    }
 }
 
 /// Writes an entry of `found`.
-pub fn encode_found(found: &Found) -> [u8; FOUND_ENTRY_BYTES] {
+pub fn encode_fact(fact: &Fact) -> [u8; FOUND_ENTRY_BYTES] {
+    let (header, place) = match fact {
+        Fact::Block(found) => (&found.header, found.position),
+        Fact::Header(header) => (header, Position { file: 0, offset: 0, size: 0 }),
+        Fact::Refused(header) => (header, Position { file: 1, offset: 0, size: 0 }),
+        Fact::Reconsidered(header) => (header, Position { file: 2, offset: 0, size: 0 }),
+    };
     let mut bytes = [0; FOUND_ENTRY_BYTES];
-    bytes[..80].copy_from_slice(&found.header);
-    put_position(&mut bytes[80..], found.position);
+    bytes[..80].copy_from_slice(header);
+    put_position(&mut bytes[80..], place);
     bytes
 }
 
@@ -140,8 +169,11 @@ mod tests {
             assert_eq!(BlockEntry::decode(&block.encode()), block);
             let tx = TxEntry { offset: n >> 8, first_output: (n ^ 1 << 9) >> 8 };
             assert_eq!(TxEntry::decode(&tx.encode()), tx);
-            let found = Found { header: [n as u8 ^ 4; 80], position };
-            assert_eq!(decode_found(&encode_found(&found)), found);
+            let header = [n as u8 ^ 4; 80];
+            let block = Fact::Block(Found { header, position: Position { size: n | 80, ..position } });
+            for fact in [block, Fact::Header(header), Fact::Refused(header), Fact::Reconsidered(header)] {
+                assert_eq!(decode_fact(&encode_fact(&fact)), fact);
+            }
         }
     }
 }

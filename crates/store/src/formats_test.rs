@@ -6,10 +6,12 @@
 
 use primitives::{BlockHash, Network, OutPoint, Params, Txid};
 
+use crate::Fact;
 use crate::blockfiles::{Found, Position};
 use crate::columns::{ColumnName, PAGE_BYTES};
 use crate::commit::{COMMIT_HEAD_BYTES, COMMIT_VERSION, CommitRecord};
 use crate::entries::{self, BlockEntry, TxEntry};
+use crate::hints::{self, HINT_BYTES_MAX, HINTS_VERSION, Place};
 use crate::segment::{CoinRow, SEGMENT_VERSION, Section, SectionWriter, SegmentWriter, key_of, segment_path};
 use crate::tests::MemoryDisk;
 use crate::{Op, Row, Table, Tip};
@@ -86,8 +88,8 @@ fn entries_are_as_written() {
     check("blocks entry", &block.encode(), &[&place[..], &ordinals[..]].concat());
     let tx = TxEntry { offset: 0x010203, first_output: 0x040506 };
     check("txs entry", &tx.encode(), &[("offset", &[3, 2, 1]), ("first_output", &[6, 5, 4])]);
-    let found = Found { header: [8; 80], position };
-    check("found entry", &entries::encode_found(&found), &[&[("header", &[8u8; 80][..])], &place[..]].concat());
+    let found = Fact::Block(Found { header: [8; 80], position });
+    check("found entry", &entries::encode_fact(&found), &[&[("header", &[8u8; 80][..])], &place[..]].concat());
     for name in ColumnName::ALL {
         let column = name.file_name().strip_suffix(".col").expect("their ending");
         let line = format!("| `{column}` | {} | {} |", name.width(), name.entries_per_page());
@@ -96,6 +98,23 @@ fn entries_are_as_written() {
     }
     let page = fields_of("column page");
     assert_eq!(page.last().map(|(range, _)| range.end), Some(PAGE_BYTES));
+}
+
+#[test]
+fn hints_are_as_written() {
+    let head = hints::encode_head(&Params::of(Network::Regtest));
+    let network: &[u8] = &[0xfa, 0xbf, 0xb5, 0xda];
+    check("hints head", &head, &[("magic", b"ASSAYHNT"), ("version", &[1, 0, 0, 0]), ("network", network)]);
+    let place = Place { offset: 0x01_0203_0405, bytes: 0x06_0708 };
+    check("hints place", &place.encode(), &[("offset", &[5, 4, 3, 2, 1]), ("bytes", &[8, 7, 6])]);
+    let mut record = Vec::new();
+    hints::encode_record(&mut record, 99, &BlockHash([9; 32]), place.encode(), b"abc");
+    let (hash, sum) = ([9; 32], record[43..].to_vec());
+    let previous = place.encode();
+    let fields = [("hash", &hash[..]), ("previous", &previous), ("hints", b"abc"), ("checksum", &sum)];
+    check("hints record", &record, &fields);
+    assert_eq!(HINTS_VERSION, COMMIT_VERSION, "format version of everything");
+    assert!(PAGE.contains("524,288 bytes at most") && HINT_BYTES_MAX == 524_288);
 }
 
 /// A segment of one coin and one row in each table, as its file's bytes.

@@ -12,6 +12,7 @@ mod commit;
 mod cut;
 mod entries;
 mod error;
+mod hints;
 mod merge;
 mod places;
 mod reset;
@@ -22,8 +23,9 @@ mod store;
 
 pub use coins::{Coins, CoinsOptions, Fetch, SpentCoin, Tagger};
 pub use cut::{CutJob, WrittenCut};
-pub use entries::{BlockEntry, TxEntry};
+pub use entries::{BlockEntry, Fact, TxEntry};
 pub use error::StoreError;
+pub use hints::{HINT_BYTES_MAX, Hints, HintsWriter};
 pub use merge::{MergeJob, MergedSegment};
 pub use places::{Places, TxPlace};
 pub use row::{Batch, Op, Row, Table};

@@ -18,7 +18,7 @@ use crate::coins::Coins;
 use crate::columns::{Column, ColumnName, ColumnView};
 use crate::commit::{self, CommitRecord, SegmentName};
 use crate::cut::{CutJob, CutState, WrittenCut};
-use crate::entries::{self, BLOCK_ENTRY_BYTES, BlockEntry, FOUND_ENTRY_BYTES, TX_ENTRY_BYTES, TxEntry};
+use crate::entries::{self, BLOCK_ENTRY_BYTES, BlockEntry, FOUND_ENTRY_BYTES, Fact, TX_ENTRY_BYTES, TxEntry};
 use crate::error::StoreError;
 use crate::merge::{self, MergeJob, MergedSegment};
 use crate::row::Batch;
@@ -177,21 +177,31 @@ impl Store {
         self.txo_count
     }
 
-    /// Blocks seen in block files.
+    /// Blocks seen in block files, and other facts about headers.
     pub fn found_count(&self) -> u32 {
         self.columns[FOUND].entries() as u32
     }
 
     /// Appends a block seen in block files.
     pub fn push_found(&mut self, found: &Found) {
-        self.columns[FOUND].push(&entries::encode_found(found));
+        self.push_fact(&Fact::Block(*found));
     }
 
-    /// Up to `count` of the blocks seen, from `first` on.
-    pub fn found(&self, first: u32, count: u32) -> Result<Vec<Found>, StoreError> {
+    /// Appends what was learned about a header.
+    pub fn push_fact(&mut self, fact: &Fact) {
+        self.columns[FOUND].push(&entries::encode_fact(fact));
+    }
+
+    /// Up to `count` of what was learned, from `first` on, in that order.
+    pub fn found(&self, first: u32, count: u32) -> Result<Vec<Fact>, StoreError> {
         let bytes = self.columns[FOUND].range(first.into(), count.into())?;
-        let entry = |bytes: &[u8]| entries::decode_found(bytes.try_into().expect("whole entries"));
+        let entry = |bytes: &[u8]| entries::decode_fact(bytes.try_into().expect("whole entries"));
         Ok(bytes.chunks_exact(FOUND_ENTRY_BYTES).map(entry).collect())
+    }
+
+    /// How many of them no commit holds yet.
+    pub fn found_uncommitted(&self) -> u64 {
+        self.columns[FOUND].entries() - self.record.columns[FOUND].0
     }
 
     /// Forgets every block seen (another blocks folder is used); durable when it returns.

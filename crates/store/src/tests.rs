@@ -28,19 +28,19 @@ struct MemoryFile(Mutex<Vec<u8>>);
 
 impl MemoryDisk {
     /// A copy of every file's bytes.
-    fn copy(&self) -> Arc<MemoryDisk> {
+    pub(crate) fn copy(&self) -> Arc<MemoryDisk> {
         let files = self.files.lock().expect("no panic");
         let copy = |file: &Arc<MemoryFile>| Arc::new(MemoryFile(Mutex::new(file.0.lock().expect("no panic").clone())));
         let files = files.iter().map(|(path, file)| (path.clone(), copy(file))).collect();
         Arc::new(MemoryDisk { files: Mutex::new(files) })
     }
 
-    fn lengths(&self) -> Vec<(PathBuf, usize)> {
+    pub(crate) fn lengths(&self) -> Vec<(PathBuf, usize)> {
         let files = self.files.lock().expect("no panic");
         files.iter().map(|(path, file)| (path.clone(), file.0.lock().expect("no panic").len())).collect()
     }
 
-    fn change(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn change(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         change(&mut self.files.lock().expect("no panic")[path].0.lock().expect("no panic"));
     }
 

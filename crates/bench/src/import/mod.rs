@@ -13,6 +13,8 @@ pub mod kernel;
 pub mod ours;
 mod summary;
 
+use std::path::Path;
+
 use primitives::Network;
 use serde_json::json;
 
@@ -25,6 +27,8 @@ use crate::{BenchError, child, machine, report};
 pub struct Runs {
     /// Our import as asked for.
     pub ours: Vec<ours::Run>,
+    /// The same with the hints that the first run kept.
+    pub with_hints: Vec<ours::Run>,
     /// The same without the index.
     pub without_index: Vec<ours::Run>,
     /// libbitcoinkernel.
@@ -44,9 +48,14 @@ pub fn bench(options: &ImportOptions) -> Result<(), BenchError> {
     let mut runs = Runs::default();
     for round in 1..=options.runs {
         eprintln!("round {round} of {}", options.runs);
-        runs.ours.push(run_ours(options, &blocks, !options.no_index)?);
+        let hints = Scratch::new(&options.source.scratch, "hints")?;
+        let hints = options.hints.then_some(hints.path());
+        runs.ours.push(run_ours(options, &blocks, !options.no_index, hints)?);
+        if hints.is_some() {
+            runs.with_hints.push(run_ours(options, &blocks, !options.no_index, hints)?);
+        }
         if options.index_share {
-            runs.without_index.push(run_ours(options, &blocks, false)?);
+            runs.without_index.push(run_ours(options, &blocks, false, None)?);
         }
         if options.against == Some(Rival::Kernel) {
             runs.kernel.push(run_kernel(options, &blocks)?);
@@ -69,19 +78,25 @@ pub fn bench(options: &ImportOptions) -> Result<(), BenchError> {
         "engine": options.crew.engine.as_str(),
         "signatures": !options.no_signatures,
         "index": !options.no_index,
+        "hints": options.hints,
         "runs": options.runs,
         "page_cache": "warm",
         "kernel_cache_mib": 450,
     });
     let raw = json!({
-        "ours": runs.ours, "without_index": runs.without_index, "kernel": runs.kernel, "hashing": runs.hashing,
+        "ours": runs.ours, "with_hints": runs.with_hints, "without_index": runs.without_index, "kernel": runs.kernel, "hashing": runs.hashing,
     });
     let report =
         json!({ "bench": "import", "machine": machine, "settings": settings, "summary": summary, "runs": raw });
     report::write_json(options.json.as_deref(), &report)
 }
 
-fn run_ours(options: &ImportOptions, blocks: &Blocks, index: bool) -> Result<ours::Run, BenchError> {
+fn run_ours(
+    options: &ImportOptions,
+    blocks: &Blocks,
+    index: bool,
+    hints: Option<&Path>,
+) -> Result<ours::Run, BenchError> {
     let scratch = Scratch::new(&options.source.scratch, "ours")?;
     let settings = ours::Settings {
         chain: options.source.chain.to_string(),
@@ -92,6 +107,7 @@ fn run_ours(options: &ImportOptions, blocks: &Blocks, index: bool) -> Result<our
         engine: options.crew.engine.to_string(),
         signatures: !options.no_signatures,
         index,
+        hints: hints.map(Path::to_owned),
     };
     child::run("ours", &settings)
 }
@@ -108,7 +124,7 @@ fn run_kernel(options: &ImportOptions, blocks: &Blocks) -> Result<kernel::Run, B
 }
 
 fn same_tip(runs: &Runs) -> Result<(), BenchError> {
-    let ours = runs.ours.iter().chain(&runs.without_index).map(|run| (run.height, &run.tip));
+    let ours = runs.ours.iter().chain(&runs.with_hints).chain(&runs.without_index).map(|run| (run.height, &run.tip));
     let mut tips = ours.chain(runs.kernel.iter().map(|run| (run.height, &run.tip)));
     let first = tips.next().expect("we run at least once");
     match tips.find(|tip| *tip != first) {
@@ -136,6 +152,7 @@ mod tests {
             engine: "scalar".to_owned(),
             signatures,
             index,
+            hints: None,
         };
         let large = settings("large", 1024, true, true);
         let ours = ours::import(&large).unwrap();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chain::{Chain, Options, World};
+use chain::{Chain, HintsUse, Options, World};
 use primitives::{Network, Params};
 use serde::{Deserialize, Serialize};
 use sigs::{Engine, EngineName};
@@ -39,6 +39,8 @@ pub struct Settings {
     pub signatures: bool,
     /// Index rows are derived.
     pub index: bool,
+    /// Folder of hints of earlier imports.
+    pub hints: Option<PathBuf>,
 }
 
 /// What one table takes on the disk.
@@ -85,6 +87,10 @@ pub struct Run {
     pub outputs: u64,
     /// Signatures checked by the engine.
     pub signatures: u64,
+    /// Signatures proved with the hint of an earlier import.
+    pub hinted_signatures: u64,
+    /// Bytes of hints kept.
+    pub hints_bytes: u64,
     /// Calls of the engine.
     pub engine_calls: u64,
     /// Signatures that libsecp256k1 decided after or instead of the engine's lanes.
@@ -125,6 +131,7 @@ pub fn open(settings: &Settings) -> Result<Opened, BenchError> {
     options.memory_bytes = settings.memory_mib << 20;
     options.skip_scripts = !settings.signatures;
     options.skip_index = !settings.index;
+    options.hints = settings.hints.clone().map_or(HintsUse::Off, HintsUse::Keep);
     Ok(Opened { chain: Chain::open(world, options)?, disk, engine })
 }
 
@@ -175,6 +182,8 @@ pub fn import(settings: &Settings) -> Result<Run, BenchError> {
         inputs: status.inputs,
         outputs: status.outputs,
         signatures: status.signatures,
+        hinted_signatures: status.hinted_signatures,
+        hints_bytes: status.hints_bytes,
         engine_calls: counters.calls,
         scalar_signatures: counters.scalar,
         template_inputs: status.template_inputs,

@@ -64,6 +64,7 @@ pub fn of(options: &ImportOptions, runs: &Runs) -> Value {
         "times_as_fast_as_kernel": ratio(&kernel, &ours),
         "kernel_cpu_per_ours": ratio(&kernel_cpu, &cpus(&runs.ours)),
         "hashing_s": spread(&hashing),
+        "times_as_fast_with_hints": ratio(&ours, &walls(&runs.with_hints)),
         "times_the_time_of_hashing": ratio(&ours, &hashing),
         "index_share_of_time": index_share,
     })
@@ -105,6 +106,7 @@ pub fn text(options: &ImportOptions, runs: &Runs, summary: &Value) -> String {
     ));
     let ratios = [
         ("times_as_fast_as_kernel", "times as fast as libbitcoinkernel, which builds no index"),
+        ("times_as_fast_with_hints", "times as fast a second time, with the hints of the first"),
         ("kernel_cpu_per_ours", "its CPU time as a multiple of ours, merges included"),
         ("times_the_time_of_hashing", "times the time of double-SHA256 of the blocks on one thread"),
     ];
@@ -112,6 +114,14 @@ pub fn text(options: &ImportOptions, runs: &Runs, summary: &Value) -> String {
         if let (Some(median), Some(least)) = (summary[name]["by_median"].as_f64(), summary[name]["by_least"].as_f64()) {
             text.push_str(&format!("{words}: {median:.2} by median, {least:.2} by least\n"));
         }
+    }
+    if let Some(run) = runs.with_hints.first() {
+        text.push_str(&format!(
+            "hints: {} kept, {} of {} rows proved with one\n",
+            bytes(run.hints_bytes),
+            count(run.hinted_signatures),
+            count(run.signatures),
+        ));
     }
     let share = &summary["index_share_of_time"];
     if let (Some(wall), Some(cpu)) = (share["wall"].as_f64(), share["cpu_merges_included"].as_f64()) {
@@ -127,7 +137,8 @@ const HEADINGS: [&str; 10] =
 fn table(options: &ImportOptions, runs: &Runs) -> Table {
     let mut table = Table::new(&HEADINGS);
     let ours = if options.no_signatures { "assay, no signatures" } else { "assay" };
-    for (name, runs) in [(ours.to_owned(), &runs.ours), (format!("{ours}, no index"), &runs.without_index)] {
+    let rows = [(ours.to_owned(), &runs.ours), (format!("{ours}, with hints"), &runs.with_hints)];
+    for (name, runs) in rows.into_iter().chain([(format!("{ours}, no index"), &runs.without_index)]) {
         let Some(first) = runs.first() else { continue };
         let wall_s = median(&walls(runs));
         let mut row = vec![name, runs.len().to_string(), format!("{wall_s:.2}"), format!("{:.2}", least(&walls(runs)))];

@@ -210,6 +210,11 @@ impl View {
         Ok(self.snapshot.headers(start, count)?)
     }
 
+    /// The block files it reads from.
+    pub(crate) fn files(&self) -> &BlockFiles {
+        &self.files
+    }
+
     fn block(&self, height: u32) -> Result<BlockEntry, ViewError> {
         self.snapshot.block_entry(height)?.ok_or(ViewError::BlockGone { height })
     }

@@ -1,7 +1,7 @@
 // Bitcoin Core's script interpreter, called without copies.
 //
 // In:     the bytes of a transaction, the outputs it spends, an input, flags with the values of SCRIPT_VERIFY_*.
-// Out:    1 where VerifyScript accepts the input, 0 where it does not.
+// Out:    VerifyScript's verdict: a ScriptError, 0 where it accepts the input; and Core's words for an error.
 // Fails:  null where the bytes are not one transaction; no exception leaves this file.
 // Source: Core's VerifyScript, from the sources and the library of libbitcoinkernel-sys; nothing of it is changed.
 //
@@ -10,12 +10,15 @@
 
 #include <primitives/transaction.h>
 #include <script/interpreter.h>
+#include <script/script_error.h>
 #include <streams.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -72,7 +75,22 @@ int assay_spending_verify(const void* spending, unsigned int input, uint32_t fla
     const CTxIn& in = self.tx.vin[input];
     const CTxOut& out = self.data.m_spent_outputs[input];
     const TransactionSignatureChecker checker{&self.tx, input, out.nValue, self.data, MissingDataBehavior::FAIL};
-    return VerifyScript(in.scriptSig, out.scriptPubKey, &in.scriptWitness, rules, checker, nullptr) ? 1 : 0;
+    ScriptError error = SCRIPT_ERR_UNKNOWN_ERROR;
+    const bool good = VerifyScript(in.scriptSig, out.scriptPubKey, &in.scriptWitness, rules, checker, &error);
+    return good ? SCRIPT_ERR_OK : error == SCRIPT_ERR_OK ? SCRIPT_ERR_UNKNOWN_ERROR : error;
+}
+
+/** Core's words for an error, cut to `room` bytes; returns how many were written. */
+size_t assay_script_error_text(int error, unsigned char* out, size_t room) noexcept
+{
+    try {
+        const std::string text = ScriptErrorString(static_cast<ScriptError>(error));
+        const size_t length = std::min(text.size(), room);
+        std::copy_n(text.begin(), length, out);
+        return length;
+    } catch (const std::exception&) {
+        return 0;
+    }
 }
 
 void assay_spending_delete(void* spending) noexcept { delete static_cast<Spending*>(spending); }

@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::fmt;
 use std::ptr::NonNull;
 
 // The library that interpreter.cpp is linked with.
@@ -20,6 +21,9 @@ use primitives::{SpentCoins, Tx};
 use super::sighash::TxCoins;
 use crate::flags::Flags;
 
+/// The one rule of policy that Core asserts something about.
+const CLEANSTACK: Flags = Flags(1 << 8);
+
 unsafe extern "C" {
     fn assay_spending_new(bytes: *const u8, length: usize) -> *mut c_void;
     fn assay_spending_inputs(spending: *const c_void) -> usize;
@@ -27,6 +31,21 @@ unsafe extern "C" {
     fn assay_spending_ready(spending: *mut c_void);
     fn assay_spending_verify(spending: *const c_void, input: c_uint, flags: u32) -> c_int;
     fn assay_spending_delete(spending: *mut c_void);
+    fn assay_script_error_text(error: c_int, out: *mut u8, room: usize) -> usize;
+}
+
+/// Why Core's interpreter refuses an input: its `ScriptError`, never the zero that stands for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptError(pub i32);
+
+impl fmt::Display for ScriptError {
+    /// Core's words (`ScriptErrorString`).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0; 128];
+        // SAFETY: pointer and length are those of one array, which is only written to.
+        let length = unsafe { assay_script_error_text(self.0, text.as_mut_ptr(), text.len()) };
+        f.write_str(std::str::from_utf8(&text[..length]).expect("Core's words are ASCII"))
+    }
 }
 
 /// One transaction and the outputs it spends, as the interpreter holds them.
@@ -64,12 +83,21 @@ impl Interpreter {
 
     /// Core's verdict on input `input`.
     pub fn verify(&self, input: usize, flags: Flags) -> bool {
+        self.judge(input, flags).is_ok()
+    }
+
+    /// Core's verdict on input `input`, with the reason of a no.
+    pub fn judge(&self, input: usize, flags: Flags) -> Result<(), ScriptError> {
         assert!(input < self.inputs, "input {input} of {}", self.inputs);
         // Core asserts that the witness rules come with P2SH, and that no unknown bit is set.
         assert!(!flags.has(Flags::WITNESS) || flags.has(Flags::P2SH), "the witness rules need P2SH");
-        assert!(Flags::ALL.has(flags), "only rules of consensus");
+        assert!(!flags.has(CLEANSTACK) || flags.has(Flags::WITNESS), "a clean stack needs the witness rules");
+        assert!(Flags::STANDARD.has(flags), "only rules that are known");
         // SAFETY: the object lives as long as `self`, is complete, and has an output for this input.
-        unsafe { assay_spending_verify(self.spending.as_ptr(), input as c_uint, flags.0) == 1 }
+        match unsafe { assay_spending_verify(self.spending.as_ptr(), input as c_uint, flags.0) } {
+            0 => Ok(()),
+            error => Err(ScriptError(error)),
+        }
     }
 }
 

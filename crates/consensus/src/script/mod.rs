@@ -7,14 +7,17 @@
 //!
 //! Signatures of all jobs are pooled: an engine sees thousands of rows a call, whatever input they come from.
 
+mod hints;
 pub mod interpreter;
 mod multisig;
 mod push;
 pub mod sighash;
+mod strict;
 mod taproot;
 mod template;
 mod verify;
 
-pub use interpreter::{Interpreter, verify_input};
+pub use hints::{SEGMENT_INPUTS, fuzz_hints};
+pub use interpreter::{Interpreter, ScriptError, verify_input};
 pub use sighash::{Sighasher, TxCoins};
-pub use verify::{Counters, CountersTotal, Job, ScriptFailure, TxJob, verify, verify_txs};
+pub use verify::{Counters, CountersTotal, Job, Learnt, ScriptFailure, TxJob, verify, verify_learning, verify_txs};

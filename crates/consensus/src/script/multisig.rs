@@ -7,8 +7,13 @@
 //!
 //! The order of pairs is Core's, so no more rows are asked for than Core computes. If some assignment that keeps the
 //! order exists, this walk finds it: a signature takes the last key that fits, which leaves most keys to the others.
+//!
+//! The trace of a walk that ended with yes says which pairs fitted. When the same input is judged again these pairs alone
+//! are asked, all at once: whether each is proved is found out anew, and the order they keep is the walk's.
 
-use sigs::{Check, PublicKeyBytes};
+use sigs::{Check, Hint, PublicKeyBytes};
+
+use super::hints::Trace;
 
 /// Most keys of one CHECKMULTISIG; Core's `MAX_PUBKEYS_PER_MULTISIG`.
 pub(super) const KEYS_MAX: usize = 20;
@@ -56,14 +61,15 @@ pub(super) struct Signed {
 pub(super) struct Multisig {
     keys: Vec<PublicKeyBytes>,
     signatures: Vec<Signed>,
+    trace: Trace,
 }
 
 /// What follows a verdict.
 pub(super) enum Step {
     /// This row is needed next.
     Ask(Check),
-    /// Every signature has found its key.
-    Yes,
+    /// Every signature has found its key, in these steps.
+    Yes(Trace),
     /// More signatures are left than keys.
     No,
 }
@@ -72,12 +78,27 @@ impl Multisig {
     /// Begins with the last signature and the last key.
     pub fn new(keys: Vec<PublicKeyBytes>, signatures: Vec<Signed>) -> Multisig {
         assert!(!signatures.is_empty() && signatures.len() <= keys.len(), "parse has looked at the numbers");
-        Multisig { keys, signatures }
+        Multisig { keys, signatures, trace: Trace::UNKNOWN }
+    }
+
+    /// The pairs that an earlier walk proved, if `trace` is the whole way of such a walk; to be asked before any other.
+    pub fn pairs(&self, trace: Trace) -> Option<Vec<(Check, Hint)>> {
+        let fitted = trace.steps().flatten().count();
+        if fitted != self.signatures.len() || trace.rows() > self.keys.len() {
+            return None;
+        }
+        let mut signatures = self.signatures.iter().rev();
+        let steps = trace.steps().zip(self.keys.iter().rev());
+        let pairs = steps.filter_map(|(step, &key)| {
+            let (hint, &Signed { signature, message }) = (step?, signatures.next()?);
+            Some((Check::Ecdsa { key, signature, message }, hint))
+        });
+        Some(pairs.collect())
     }
 
     /// The row to ask for now.
     pub fn ask(&self) -> Step {
-        let Some(&Signed { signature, message }) = self.signatures.last() else { return Step::Yes };
+        let Some(&Signed { signature, message }) = self.signatures.last() else { return Step::Yes(self.trace) };
         match self.keys.last() {
             Some(&key) if self.signatures.len() <= self.keys.len() => {
                 Step::Ask(Check::Ecdsa { key, signature, message })
@@ -86,10 +107,14 @@ impl Multisig {
         }
     }
 
-    /// Takes the verdict on the row that [`Multisig::ask`] gave.
-    pub fn answer(&mut self, fits: bool) {
+    /// Takes what was found about the row that [`Multisig::ask`] gave: its hint if it is proved.
+    pub fn answer(&mut self, proved: Option<Hint>) {
         self.keys.pop();
-        if fits {
+        self.trace = match proved {
+            Some(hint) => self.trace.proved(hint),
+            None => self.trace.missed(),
+        };
+        if proved.is_some() {
             self.signatures.pop();
         }
     }
@@ -137,6 +162,26 @@ mod tests {
         check(&odd, None);
     }
 
+    /// Which signature and which key a row of the next test is about.
+    fn pair(row: &Check) -> (usize, usize) {
+        let Check::Ecdsa { key, signature, .. } = row else { unreachable!("multisig is ECDSA") };
+        (signature[0].into(), key.as_slice()[1].into())
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_of_this_walk_gives_no_pairs() {
+        let signatures = vec![Signed { signature: [0; 64], message: [0; 32] }; 2];
+        let walk = Multisig::new((0..3).map(key).collect(), signatures);
+        let (hit, miss) = (|trace: Trace| trace.proved(Hint::Odd), Trace::missed);
+        let unknown = Trace::UNKNOWN;
+        for wrong in [unknown, hit(unknown), hit(miss(unknown)), hit(hit(hit(unknown))), hit(miss(miss(hit(unknown))))]
+        {
+            assert_eq!(walk.pairs(wrong), None, "{wrong:?}");
+        }
+        let pairs = walk.pairs(hit(miss(hit(unknown)))).unwrap();
+        assert_eq!(pairs.iter().map(|(row, _)| pair(row).1).collect::<Vec<_>>(), [2, 0]);
+    }
+
     #[test]
     fn the_walk_finds_an_assignment_wherever_one_exists() {
         // Every relation "signature i fits key j" of up to 3 signatures and 4 keys.
@@ -149,23 +194,30 @@ mod tests {
                     for key in 0..count {
                         placed += usize::from(placed < required && fits(placed, key));
                     }
-                    let signatures =
+                    let signatures: Vec<Signed> =
                         (0..required).map(|n| Signed { signature: [n as u8; 64], message: [0; 32] }).collect();
-                    let mut walk = Multisig::new((0..count as u8).map(key).collect(), signatures);
-                    let mut asked = 0;
+                    let begin = || Multisig::new((0..count as u8).map(key).collect(), signatures.clone());
+                    let mut walk = begin();
+                    let mut asked = Vec::new();
                     let got = loop {
                         match walk.ask() {
-                            Step::Ask(Check::Ecdsa { key, signature, .. }) => {
-                                asked += 1;
-                                walk.answer(fits(signature[0].into(), key.as_slice()[1].into()));
+                            Step::Ask(row) => {
+                                let (signature, key) = pair(&row);
+                                // A hint that depends on the pair, so that each is seen to come back at its place.
+                                let hint = if (signature + key) % 2 == 0 { Hint::Even } else { Hint::Odd };
+                                asked.push((row, fits(signature, key).then_some(hint)));
+                                walk.answer(fits(signature, key).then_some(hint));
                             }
-                            Step::Ask(Check::Schnorr { .. }) => unreachable!("multisig is ECDSA"),
-                            Step::Yes => break true,
-                            Step::No => break false,
+                            Step::Yes(trace) => break Some(trace),
+                            Step::No => break None,
                         }
                     };
-                    assert_eq!(got, placed == required, "{required} of {count}, relation {relation:b}");
-                    assert!(asked <= count);
+                    assert_eq!(got.is_some(), placed == required, "{required} of {count}, relation {relation:b}");
+                    assert!(asked.len() <= count);
+                    if let Some(trace) = got {
+                        let proved = asked.into_iter().filter_map(|(row, hint)| Some((row, hint?))).collect();
+                        assert_eq!(begin().pairs(trace), Some(proved), "the pairs that were proved, and no other");
+                    }
                 }
             }
         }

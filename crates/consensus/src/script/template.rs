@@ -12,7 +12,8 @@
 //!   the script code is refused, so there is nothing to take out.
 //! - OP_CODESEPARATOR, disabled opcodes, the limit of 201 operations and of 1,000 elements: the scripts recognised
 //!   have none of the first two and cannot reach the others.
-//! - Low S, minimal pushes, a clean stack before segwit, defined hash types and key forms are policy, not consensus.
+//! - Low S, minimal pushes, a clean stack before segwit, defined hash types and key forms are policy, not consensus;
+//!   where [`Flags::POLICY`] asks for them, `strict` looks at them.
 
 use primitives::hash::{hash160, sha256};
 use primitives::{Coin, Input};
@@ -21,7 +22,7 @@ use sigs::{Check, PublicKeyBytes, is_strict_der, parse_der_lax};
 use super::multisig::{self, Multisig, Signed};
 use super::push::{ELEMENT_BYTES_MAX, Stack, is_true};
 use super::sighash::Sighasher;
-use super::taproot;
+use super::{strict, taproot};
 use crate::flags::Flags;
 
 /// What makes an input valid.
@@ -34,7 +35,7 @@ pub(super) enum Plan {
 
 /// How messages are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
+pub(super) enum Version {
     /// Before segwit.
     Base,
     /// BIP 143.
@@ -55,6 +56,9 @@ pub(super) struct Subject<'s, 'a> {
 /// The plan of an input, if it is of a form known here.
 pub(super) fn plan(subject: &mut Subject<'_, '_>) -> Option<Plan> {
     let script = subject.coin.script;
+    if subject.flags.any_policy() && !strict::pushes(subject.input.script_sig()) {
+        return None;
+    }
     let witness = subject.flags.has(Flags::WITNESS);
     match script {
         [0x51, 0x20, program @ ..] if program.len() == 32 && witness && subject.flags.has(Flags::TAPROOT) => {
@@ -142,6 +146,9 @@ fn single(
     signature: &[u8],
     version: Version,
 ) -> Option<Plan> {
+    if subject.flags.any_policy() && !strict::key(key, version) {
+        return None;
+    }
     let key = PublicKeyBytes::new(key)?;
     let (hash_type, signature) = read_signature(subject.flags, script, signature, version)?;
     let message = message(subject, script, hash_type, version);
@@ -158,6 +165,9 @@ fn multiple(
     let dummy_bytes_max = if subject.flags.has(Flags::NULLDUMMY) { 0 } else { ELEMENT_BYTES_MAX };
     let parsed = multisig::parse(script)?;
     if parsed.required != signatures.len() || dummy.len() > dummy_bytes_max {
+        return None;
+    }
+    if subject.flags.any_policy() && !parsed.keys.iter().all(|key| strict::key(key.as_slice(), version)) {
         return None;
     }
     let mut signed: Vec<Signed> = Vec::with_capacity(signatures.len());
@@ -183,7 +193,11 @@ fn read_signature(flags: Flags, script: &[u8], bytes: &[u8], version: Version) -
         return None;
     }
     let (&hash_type, encoded) = bytes.split_last()?;
-    Some((hash_type, parse_der_lax(encoded)?))
+    let signature = parse_der_lax(encoded)?;
+    if flags.any_policy() && !strict::signature(hash_type, &signature) {
+        return None;
+    }
+    Some((hash_type, signature))
 }
 
 /// True where FindAndDelete could find the signature's push in the script: its bytes occur somewhere.

@@ -7,10 +7,9 @@
 use consensus::Flags;
 use consensus::script::{Counters, ScriptFailure, Sighasher, TxCoins, TxJob, verify_txs};
 use secp256k1::{Keypair, Message, SecretKey, ecdsa, schnorr};
-use sigs::{EngineName, engine};
 
 use crate::published::push;
-use crate::raw::{RawInput, RawTx, coins, judge};
+use crate::raw::{RawInput, RawTx, coins, judge, jury};
 use crate::spends::{Leaf, Tree};
 
 fn secret() -> SecretKey {
@@ -163,8 +162,7 @@ fn the_first_bad_input_is_named_whoever_finds_it() {
         let spent = coins((0..6).map(|input| (5, if bad_scripts.contains(&input) { &[0x6a][..] } else { &script })));
         let job = || TxJob { tx: transaction.tx(), coins: TxCoins::new(&spent, 0, 6), flags: Flags::ALL, inputs: 0..6 };
         let failed = want.map_or(Ok(()), |input_index| Err(ScriptFailure { tx_index: 0, input_index }));
-        let engine = engine(EngineName::Auto).unwrap();
-        let verdicts = verify_txs(&[job(), job()], &*engine, &Counters::default());
+        let verdicts = verify_txs(&[job(), job()], jury(), &Counters::default());
         assert_eq!(verdicts, [failed, failed], "signatures {bad_signatures:?}, scripts {bad_scripts:?}");
     }
     check(&[], &[], None);

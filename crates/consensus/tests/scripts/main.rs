@@ -8,6 +8,7 @@ mod assets;
 mod blocks;
 mod core_vectors;
 mod edges;
+mod hints;
 mod mutations;
 mod published;
 mod raw;

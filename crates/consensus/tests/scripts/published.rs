@@ -35,9 +35,9 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Flags by name, and whether all names are rules of consensus; "CLEANSTACK" brings what it needs, as in Core's tests.
-pub fn flags(text: &str) -> (Flags, bool) {
-    let (mut flags, mut all_known) = (Flags::NONE, true);
+/// Flags by name, SIGPUSHONLY left out, which no mempool asks for; "CLEANSTACK" brings what it needs, as in Core's tests.
+pub fn flags(text: &str) -> Flags {
+    let mut flags = Flags::NONE;
     for name in text.split(',').filter(|name| !name.is_empty() && *name != "NONE") {
         let flag = match name {
             "P2SH" => Flags::P2SH,
@@ -47,14 +47,25 @@ pub fn flags(text: &str) -> (Flags, bool) {
             "CHECKSEQUENCEVERIFY" => Flags::CSV,
             "WITNESS" => Flags::WITNESS,
             "TAPROOT" => Flags::TAPROOT,
-            policy => {
-                all_known = false;
-                if policy == "CLEANSTACK" { Flags::P2SH | Flags::WITNESS } else { Flags::NONE }
-            }
+            "SIGPUSHONLY" => Flags::NONE,
+            "STRICTENC" => Flags(1 << 1),
+            "LOW_S" => Flags(1 << 3),
+            "MINIMALDATA" => Flags(1 << 6),
+            "DISCOURAGE_UPGRADABLE_NOPS" => Flags(1 << 7),
+            "CLEANSTACK" => Flags(1 << 8) | Flags::P2SH | Flags::WITNESS,
+            "DISCOURAGE_UPGRADABLE_WITNESS_PROGRAM" => Flags(1 << 12),
+            "MINIMALIF" => Flags(1 << 13),
+            "NULLFAIL" => Flags(1 << 14),
+            "WITNESS_PUBKEYTYPE" => Flags(1 << 15),
+            "CONST_SCRIPTCODE" => Flags(1 << 16),
+            "DISCOURAGE_UPGRADABLE_TAPROOT_VERSION" => Flags(1 << 18),
+            "DISCOURAGE_OP_SUCCESS" => Flags(1 << 19),
+            "DISCOURAGE_UPGRADABLE_PUBKEYTYPE" => Flags(1 << 20),
+            other => panic!("a flag called {other}"),
         };
         flags = flags | flag;
     }
-    (flags, all_known)
+    flags
 }
 
 /// Operations from 0x61 on, in order.

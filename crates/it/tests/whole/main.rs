@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod growth;
 mod node;
+mod own;
 mod raw;
 mod wallet;
 mod world;

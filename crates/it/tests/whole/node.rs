@@ -62,7 +62,16 @@ pub fn assay(arguments: &[&str]) -> Command {
 /// Settings of a node under test.
 pub fn settings<'a>(datadir: &'a str, blocks: &'a str) -> Vec<&'a str> {
     let mut all = vec!["run", "--chain", "regtest", "--datadir", datadir, "--blocks-from", blocks];
-    all.extend(["--electrum-listen", "127.0.0.1:0", "--memory-mib", "256", "--disk-free-min-mib", "16"]);
+    all.extend([
+        "--electrum-listen",
+        "127.0.0.1:0",
+        "--rpc-listen",
+        "127.0.0.1:0",
+        "--memory-mib",
+        "256",
+        "--disk-free-min-mib",
+        "16",
+    ]);
     all
 }
 

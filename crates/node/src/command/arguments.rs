@@ -26,13 +26,17 @@ pub enum Request {
     /// Write a sample chain.
     Forge { out: String, forge: ForgeWish },
     /// Ask a running node.
-    Status { flags: Flags, json: bool },
+    Status { flags: Flags, form: StatusForm },
     /// Recompute and compare.
     Verify(Flags),
     /// Rebuild coins and index.
     Reindex(Flags),
     /// Measure; the arguments are the bench's own.
     Bench(Vec<OsString>),
+    /// Call a method of JSON-RPC; the arguments are those of bitcoin-cli.
+    Cli(Vec<OsString>),
+    /// Read a bitcoin.conf and write our settings.
+    ImportConfig(String),
     /// Show the configuration.
     Config { flags: Flags, what: ConfigShow },
     /// Help or version: print and end.
@@ -56,6 +60,17 @@ pub struct ForgeWish {
     pub shuffle_blocks: u32,
 }
 
+/// How `assay status` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusForm {
+    /// For people.
+    Lines,
+    /// For programs.
+    Json,
+    /// For Prometheus.
+    Metrics,
+}
+
 /// What `assay config` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigShow {
@@ -69,7 +84,8 @@ pub enum ConfigShow {
     File,
 }
 
-const COMMANDS: [&str; 8] = ["run", "demo", "forge", "status", "verify", "reindex", "bench", "config"];
+const COMMANDS: [&str; 10] =
+    ["run", "demo", "forge", "status", "verify", "reindex", "cli", "import-config", "bench", "config"];
 
 const ABOUT: &str = "Proves a Bitcoin chain from its block files, every signature by default, builds the address index in \
                      the same pass, and answers wallets over the Electrum protocol.";
@@ -87,6 +103,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, C
     let command = arguments[0].to_string_lossy().into_owned();
     if command == "bench" {
         return Ok(Request::Bench(arguments.split_off(1))); // its flags are its own
+    }
+    if command == "cli" {
+        return Ok(Request::Cli(arguments.split_off(1))); // and so are these: they are written as bitcoin-cli's
     }
     let words = std::iter::once(OsString::from("assay")).chain(arguments);
     match program().try_get_matches_from(words) {
@@ -124,9 +143,14 @@ fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
             out: matches.get_one::<String>("out").expect("required").clone(),
             forge: forge_wish(matches),
         },
-        "status" => Request::Status { flags: flags(), json: matches.get_flag("json") },
+        "status" => {
+            let asked = [("json", StatusForm::Json), ("metrics", StatusForm::Metrics)];
+            let form = asked.into_iter().find(|(name, _)| matches.get_flag(name));
+            Request::Status { flags: flags(), form: form.map_or(StatusForm::Lines, |(_, form)| form) }
+        }
         "verify" => Request::Verify(flags()),
         "reindex" => Request::Reindex(flags()),
+        "import-config" => Request::ImportConfig(matches.get_one::<String>("file").expect("required").clone()),
         "config" => {
             let asked = [("schema", ConfigShow::Schema), ("manual", ConfigShow::Manual), ("file", ConfigShow::File)];
             let what = asked.into_iter().find(|(name, _)| matches.get_flag(name));
@@ -180,13 +204,19 @@ fn program() -> Command {
         )
         .subcommand(
             with_settings("status", "Ask the node that runs on the data directory how far it is")
-                .arg(switch("json", "One JSON object instead of lines")),
+                .arg(switch("json", "One JSON object instead of lines"))
+                .arg(switch("metrics", "Every number in Prometheus' text format").conflicts_with("json")),
         )
         .subcommand(with_settings(
             "verify",
             "Recompute coins and index from the block files and compare them with the data directory",
         ))
         .subcommand(with_settings("reindex", "Throw coins and index away and build them again from the block files"))
+        .subcommand(plain("cli", "Call a method of JSON-RPC with bitcoin-cli's flags; `assay cli -help`"))
+        .subcommand(
+            plain("import-config", "Read a bitcoin.conf and print the settings it makes, as assay.toml has them")
+                .arg(Arg::new("file").required(true).value_name("FILE").help("The bitcoin.conf")),
+        )
         .subcommand(plain("bench", "Measure: import, signatures, queries; `assay bench --help`"))
         .subcommand(
             with_settings("config", "Show every setting's value and where it came from")
@@ -305,7 +335,10 @@ mod tests {
             read("run --datadir=/d --electrum-listen 127.0.0.1:0"),
             Ok(Request::Run(vec![flag("datadir", "/d"), flag("electrum_listen", "127.0.0.1:0")]))
         );
-        assert_eq!(read("status --json"), Ok(Request::Status { flags: vec![], json: true }));
+        for (text, form) in [("", StatusForm::Lines), ("--json", StatusForm::Json), ("--metrics", StatusForm::Metrics)]
+        {
+            assert_eq!(read(&format!("status {text}")), Ok(Request::Status { flags: vec![], form }));
+        }
         assert_eq!(
             read("bench import --threads 2"),
             Ok(Request::Bench(["import", "--threads", "2"].map(OsString::from).to_vec()))

@@ -26,14 +26,20 @@ use crate::running::{log, os};
 use crate::{Failure, say};
 
 /// What the demo takes where nobody says otherwise.
-const DEFAULTS: [(&str, &str); 4] =
-    [("datadir", "demo-data"), ("chain", "regtest"), ("electrum_listen", "127.0.0.1:0"), ("disk_free_min_mib", "64")];
+const DEFAULTS: [(&str, &str); 5] = [
+    ("datadir", "demo-data"),
+    ("chain", "regtest"),
+    ("electrum_listen", "127.0.0.1:0"),
+    ("rpc_listen", "127.0.0.1:0"),
+    ("disk_free_min_mib", "64"),
+];
 /// File that says a folder is the demo's own, so that it may be emptied.
 const MARK: &str = ".assay-demo";
 
 /// Forges, proves, asks, serves.
 pub fn demo(flags: &Flags, exit: bool, wish: &ForgeWish) -> Result<ExitCode, Failure> {
     let (mut config, layers) = Config::load_with(flags, &DEFAULTS)?;
+    config.peers = None; // what is shown is the sample, and nobody else's business
     log::set_level(config.log_level);
     let forged = config.blocks_own;
     check_network(&config, &layers, forged)?;

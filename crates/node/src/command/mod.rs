@@ -5,8 +5,11 @@
 //! Fails:  with exit code 1 and one line, or 2 for a wrong setting.
 
 pub mod arguments;
+pub mod cli;
 pub mod demo;
 pub mod forge;
+pub mod http;
+pub mod import;
 pub mod reindex;
 pub mod run;
 pub mod status;

@@ -22,7 +22,8 @@ use crate::running::stop::StopFlag;
 
 /// Removes and rebuilds.
 pub fn reindex(flags: &Flags) -> Result<ExitCode, Failure> {
-    let (config, layers) = Config::load(flags)?;
+    let (mut config, layers) = Config::load(flags)?;
+    config.peers = None; // block files have everything
     log::set_level(config.log_level);
     let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
     let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;

@@ -18,7 +18,11 @@ pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
     let (config, layers) = Config::load(flags)?;
     log::set_level(config.log_level);
     let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
-    let mut node = Node::start(config, &layers, stop)?;
+    until_end(Node::start(config, &layers, stop)?)
+}
+
+/// Watches over a node until it must end.
+pub fn until_end(mut node: Node) -> Result<ExitCode, Failure> {
     let end = match node.wait_open() {
         Ok(_) => node.watch(|| false).expect("it watches until the end"),
         Err(end) => end,

@@ -1,7 +1,7 @@
 //! `assay status`: asks the node that runs on the data directory.
 //!
 //! In:     the data directory and network of the settings.
-//! Out:    lines for people, or the JSON object as the node made it.
+//! Out:    lines for people, the JSON object as the node made it, or its numbers as Prometheus reads them.
 //! Fails:  with exit code 1 when no node answers.
 
 use std::process::ExitCode;
@@ -9,20 +9,24 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::arguments::Flags;
+use super::arguments::{Flags, StatusForm};
 use crate::config::Config;
 use crate::running::progress::{bytes_text, count_text, duration_text};
 use crate::running::socket;
 use crate::{Failure, say};
 
 /// Asks and shows.
-pub fn status(flags: &Flags, as_json: bool) -> Result<ExitCode, Failure> {
+pub fn status(flags: &Flags, form: StatusForm) -> Result<ExitCode, Failure> {
     let (config, _) = Config::load(flags)?;
     let nobody = |error| Failure::Run(format!("no node runs on {}: {error}", config.chain_dir.display()));
     let text = socket::ask(&config.chain_dir).map_err(nobody)?;
     let report: Json =
         serde_json::from_str(&text).map_err(|error| Failure::Run(format!("the node's answer is no JSON: {error}")))?;
-    say(&if as_json { format!("{report:#}") } else { lines(&report) });
+    say(&match form {
+        StatusForm::Lines => lines(&report),
+        StatusForm::Json => format!("{report:#}"),
+        StatusForm::Metrics => metrics(&report),
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -51,6 +55,25 @@ fn lines(report: &Json) -> String {
         ),
         ("time left", time_left.map_or("unknown".to_owned(), |s| duration_text(Duration::from_secs(s)))),
         ("memory", format!("{} of a budget of {}", bytes("/memory/resident_bytes"), bytes("/memory/budget_bytes"))),
+        (
+            "signatures",
+            format!(
+                "{} rows by {} ({}), {} decided by libsecp256k1, {} audits",
+                count("/signatures/rows"),
+                word("/engine"),
+                word("/engine_instructions"),
+                count("/signatures/scalar"),
+                count("/signatures/audits")
+            ),
+        ),
+        (
+            "hints",
+            format!(
+                "{} rows proved with one of an earlier validation, {} kept",
+                count("/since_start/hinted_signatures"),
+                bytes("/disk/hints_bytes")
+            ),
+        ),
         ("index", bytes("/disk/index_bytes")),
         ("disk free", bytes("/disk/free_bytes")),
         ("electrum", format!("{}, {} sessions", word("/electrum/listen"), count("/electrum/sessions"))),
@@ -60,10 +83,40 @@ fn lines(report: &Json) -> String {
     if let Some(why) = report.pointer("/refused/why").and_then(Json::as_str) {
         lines.push(format!("{:<10} block {} ({}): {why}", "refused", count("/refused/height"), word("/refused/hash")));
     }
+    if let Some(why) = report.pointer("/disk/hints_off").and_then(Json::as_str) {
+        lines.push(format!("{:<10} none are kept: {why}", "hints"));
+    }
     for note in report["notes"].as_array().into_iter().flatten().filter_map(Json::as_str) {
         lines.push(format!("{:<10} {note}", "note"));
     }
     lines.join("\n")
+}
+
+/// Objects of the report whose numbers only grow.
+const COUNTERS: [&str; 2] = ["since_start", "signatures"];
+
+/// Every number of the report, named by its path, in the text format of Prometheus 0.0.4.
+fn metrics(report: &Json) -> String {
+    let word = |path: &str| report.pointer(path).and_then(Json::as_str).unwrap_or("").replace(['"', '\\', '\n'], " ");
+    let labels = ["version", "chain", "phase", "engine", "engine_instructions"];
+    let labels = labels.map(|name| format!("{name}=\"{}\"", word(&format!("/{name}"))));
+    let mut lines = vec!["# TYPE assay_info gauge".to_owned(), format!("assay_info{{{}}} 1", labels.join(","))];
+    let Some(object) = report.as_object() else { return lines.join("\n") };
+    for (name, value) in object {
+        let kind = if COUNTERS.contains(&name.as_str()) { "counter" } else { "gauge" };
+        put_numbers(&format!("assay_{name}"), value, kind, &mut lines);
+    }
+    lines.join("\n")
+}
+
+fn put_numbers(name: &str, value: &Json, kind: &str, lines: &mut Vec<String>) {
+    match value {
+        Json::Number(number) => lines.extend([format!("# TYPE {name} {kind}"), format!("{name} {number}")]),
+        Json::Object(object) => {
+            object.iter().for_each(|(part, value)| put_numbers(&format!("{name}_{part}"), value, kind, lines));
+        }
+        Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) => {}
+    }
 }
 
 #[cfg(test)]
@@ -81,5 +134,26 @@ mod tests {
         assert!(text.contains("phase      importing\nheight     1,234 of 5,000 headers (12.50 %)"), "{text}");
         assert!(text.contains("time left  1 min 1 s\nmemory     1.0 MiB of a budget of 1.0 GiB"), "{text}");
         assert!(text.ends_with("refused    block 7 (ab): bad-cb-amount"), "{text}");
+    }
+
+    #[test]
+    fn prometheus_reads_every_number() {
+        let text = metrics(&json!({
+            "version": "0.3.0", "chain": "main", "phase": "say \"x\"", "engine": "lanes", "height": 7, "percent": null,
+            "signatures": { "lanes": 5, "audits": 1 }, "rates": { "blocks_per_s": 2.5 }, "notes": ["a note"],
+        }));
+        let want = "# TYPE assay_info gauge\n\
+            assay_info{version=\"0.3.0\",chain=\"main\",phase=\"say  x \",engine=\"lanes\",engine_instructions=\"\"} 1\n\
+            # TYPE assay_height gauge\nassay_height 7\n\
+            # TYPE assay_rates_blocks_per_s gauge\nassay_rates_blocks_per_s 2.5\n\
+            # TYPE assay_signatures_audits counter\nassay_signatures_audits 1\n\
+            # TYPE assay_signatures_lanes counter\nassay_signatures_lanes 5";
+        // Whether an object keeps its order is up to a feature of serde_json that others may ask for.
+        let sorted = |text: &str| {
+            let mut metrics: Vec<String> = text.split("# TYPE ").map(|metric| metric.trim().to_owned()).collect();
+            metrics.sort_unstable();
+            metrics
+        };
+        assert_eq!(sorted(&text), sorted(want));
     }
 }

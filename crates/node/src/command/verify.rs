@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chain::{Chain, Digest, World};
+use chain::{Chain, Digest, HintsUse, World};
 use primitives::hash::BlockHash;
 use sim::muhash::{MuHash, coin_bytes};
 use stdx::clock::SystemClock;
@@ -77,6 +77,7 @@ fn recompute(
     options.datadir = second.0.clone();
     options.secret[..16].copy_from_slice(&kept.tag_key());
     options.last_block = Some(last);
+    options.hints = config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Read);
     let mut chain = Chain::open(world, options).map_err(failed)?;
     let handle = chain.handle();
     let worker = std::thread::Builder::new().name("writer".to_owned()).spawn(move || chain.catch_up().map(|()| chain));

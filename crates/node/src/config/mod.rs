@@ -6,6 +6,8 @@
 
 mod electrum;
 pub mod machine;
+pub mod network;
+pub mod rpc;
 pub mod schema;
 pub mod show;
 pub mod sources;
@@ -49,9 +51,9 @@ pub struct Config {
     pub chain_dir: PathBuf,
     /// Folder of coins and index, all of which can be built again.
     pub store_dir: PathBuf,
-    /// Folder of block files.
+    /// Folder of another node's block files; our own where there is no other.
     pub blocks_from: PathBuf,
-    /// True when `blocks_from` is ours to make.
+    /// True when there is no other node's folder.
     pub blocks_own: bool,
     /// Block up to which scripts are taken on trust.
     pub assume_valid: Option<BlockHash>,
@@ -63,8 +65,14 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Name of the signature engine.
     pub sig_engine: &'static str,
+    /// Folder of hints of earlier validations; none where they are off.
+    pub hints_dir: Option<PathBuf>,
     /// The Electrum server; `None` for none.
     pub electrum: Option<serve::electrum::Config>,
+    /// JSON-RPC; `None` for none.
+    pub rpc: Option<rpc::RpcSettings>,
+    /// The network of peers; `None` for no peers.
+    pub peers: Option<network::NetworkConfig>,
     /// Least important line that is logged.
     pub log_level: LogLevel,
     /// Time between progress lines.
@@ -106,11 +114,13 @@ impl Config {
         check_blocks_from(layers, blocks.as_deref(), [&datadir, &chain_dir])?;
         Ok(Config {
             network,
+            peers: network::resolve(layers, network, blocks.is_none(), &chain_dir)?,
             blocks_own: blocks.is_none(),
             blocks_from: blocks.unwrap_or_else(|| chain_dir.join("blocks")),
+            hints_dir: (word(layers, "sig_hints") == "on").then(|| chain_dir.join("hints")),
             store_dir: chain_dir.join("store"),
             datadir,
-            chain_dir,
+            chain_dir: chain_dir.clone(),
             assume_valid: match layers.get("assume_valid").0 {
                 Value::BlockHash(hash) => Some(hash),
                 _ => None,
@@ -120,6 +130,7 @@ impl Config {
             memory_bytes: memory_mib << 20,
             sig_engine: word(layers, "sig_engine"),
             electrum: electrum::resolve(layers, network, memory_mib)?,
+            rpc: rpc::resolve(layers, network, &chain_dir)?,
             log_level: log_level(word(layers, "log_level")),
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),
         })
@@ -223,6 +234,14 @@ mod tests {
         assert_eq!(config.assume_valid, None, "every signature is checked unless somebody says otherwise");
         assert_eq!(config.electrum.unwrap().listen, "127.0.0.1:50001".parse().unwrap());
         assert_eq!(config.blocks_from, config.chain_dir.join("blocks"));
+    }
+
+    #[test]
+    fn hints_are_beside_the_store_unless_they_are_off() {
+        let config = resolve(&[], 8_192).unwrap();
+        assert_eq!(config.hints_dir, Some(config.chain_dir.join("hints")));
+        assert!(!config.hints_dir.unwrap().starts_with(config.store_dir), "`assay reindex` removes the store");
+        assert_eq!(resolve(&[("sig_hints", "off")], 8_192).unwrap().hints_dir, None);
     }
 
     #[test]

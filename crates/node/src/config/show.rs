@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value as Json, json};
 
 use super::schema::{SETTINGS, Setting};
-use super::sources::Layers;
+use super::sources::{Layers, Source};
 use super::value::{Kind, Value};
 
 /// Width at which comments in the file are broken, in characters.
@@ -110,12 +110,19 @@ pub fn manual() -> String {
     text
 }
 
+/// Settings whose values are not for every screen.
+const SECRETS: [&str; 2] = ["rpc_password", "rpc_auth"];
+
 /// What holds now: `assay config`.
 pub fn in_force(layers: &Layers) -> String {
     let mut text = String::new();
     for setting in SETTINGS {
         let (value, source) = layers.get(setting.name);
-        writeln!(text, "{} = {} # {source}", setting.name, value_text(&value)).expect("a string grows");
+        let shown = match SECRETS.contains(&setting.name) && source != Source::Default {
+            true => "(not shown)".to_owned(),
+            false => value_text(&value),
+        };
+        writeln!(text, "{} = {shown} # {source}", setting.name).expect("a string grows");
     }
     text
 }

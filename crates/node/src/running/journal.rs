@@ -16,6 +16,7 @@ pub struct Journal {
     tip: Option<BlockHash>,
     refused: Option<BlockHash>,
     notes: usize,
+    hints_off: bool,
     disconnected: u64,
     commits: u64,
 }
@@ -51,6 +52,11 @@ impl Journal {
         {
             self.refused = Some(*hash);
             log::warn("chain", "refused", &[("height", height), ("hash", hash), ("why", why)]);
+        }
+        if let Some(why) = &status.hints_off
+            && !std::mem::replace(&mut self.hints_off, true)
+        {
+            log::warn("chain", "hints are not kept", &[("why", why)]);
         }
         for note in status.notes.iter().skip(self.notes) {
             log::warn("chain", "block files", &[("note", note)]);

@@ -4,13 +4,18 @@
 //! Out:    guards that let go when dropped.
 //! Fails:  each file says how.
 
+pub mod clock;
 pub mod electrum;
+#[cfg(test)]
+mod failed_audit;
 pub mod journal;
 pub mod lock;
 pub mod log;
+pub mod network;
 pub mod node;
 pub mod os;
 pub mod progress;
 pub mod report;
+pub mod rpc;
 pub mod socket;
 pub mod stop;

@@ -12,18 +12,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use chain::{Chain, ChainError, Handle, Phase, World};
+use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
 use primitives::network::Params;
 use sigs::{EngineError, EngineName};
-use stdx::clock::SystemClock;
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
+use super::clock::NodeClock;
 use super::electrum::Electrum;
 use super::journal::Journal;
 use super::lock::DataLock;
+use super::network::Peers;
 use super::progress::bytes_text;
 use super::report::Reporter;
+use super::rpc::Rpc;
 use super::socket::StatusSocket;
 use super::stop::StopFlag;
 use super::{log, os};
@@ -49,6 +51,8 @@ pub enum End {
 /// The parts of a running node, in the order in which they are let go.
 pub struct Node {
     electrum: Option<Electrum>,
+    rpc: Option<Rpc>,
+    peers: Option<Peers>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
     opened: Receiver<Handle>,
     handle: Option<Handle>,
@@ -64,14 +68,16 @@ impl Node {
     /// heard meanwhile.
     pub fn start(config: Config, layers: &Layers, stop: StopFlag) -> Result<Node, Failure> {
         let engine = engine(&config, layers)?; // the last setting that can be refused: nothing is touched before
+        Node::start_with(config, engine, stop)
+    }
+
+    /// As [`Node::start`], with this engine whatever the settings name.
+    pub fn start_with(config: Config, engine: Arc<dyn sigs::Engine>, stop: StopFlag) -> Result<Node, Failure> {
         let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;
         write_settings_file(&config)?;
-        if config.blocks_own {
-            make_folder(&config.blocks_from)?;
-        }
         let files_max = os::raise_open_files();
         let disk = Arc::new(SystemDisk::default());
-        let reporter = Reporter::new(&config, disk.clone(), engine.name());
+        let reporter = Reporter::new(&config, disk.clone(), engine.clone());
         let answer = reporter.clone();
         let socket = StatusSocket::start(&config.chain_dir, move || answer.json().to_string())
             .map_err(|error| Failure::Run(format!("the status socket cannot be made: {error}")))?;
@@ -86,17 +92,15 @@ impl Node {
                 ("threads", &config.threads),
                 ("memory_mib", &(config.memory_bytes >> 20)),
                 ("engine", &engine.name()),
+                ("engine_instructions", &engine.instructions()),
                 ("assume_valid", &config.assume_valid.map_or("none".to_owned(), |hash| hash.to_string())),
                 ("open_files_max", &files_max.unwrap_or(0)),
             ],
         );
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
-        let world = World {
-            disk,
-            clock: Arc::new(SystemClock::default()),
-            pool: Arc::new(Pool::new("check", config.threads)),
-            engine,
-        };
+        let clock = Arc::new(NodeClock::default());
+        let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
+        let world = World { disk, clock, pool: Arc::new(Pool::new("check", config.threads)), engine };
         let (sender, opened) = channel();
         let options = options(&config)?;
         let writer = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
@@ -107,6 +111,8 @@ impl Node {
         let writer = writer.map_err(|error| Failure::Run(format!("no thread for the writer: {error}")))?;
         Ok(Node {
             electrum,
+            rpc,
+            peers: None,
             writer: Some(writer),
             opened,
             handle: None,
@@ -140,13 +146,26 @@ impl Node {
                 Ok(handle) => {
                     self.reporter.opened(handle.clone());
                     self.handle = Some(handle.clone());
+                    if let Some(rpc) = &self.rpc {
+                        rpc.open(&handle);
+                    }
                     let opened = self.electrum.as_mut().map_or(Ok(()), |electrum| electrum.open(&handle));
-                    return opened.map(|()| handle).map_err(End::Failed);
+                    let joined = opened.and_then(|()| self.join_network(&handle));
+                    return joined.map(|()| handle).map_err(End::Failed);
                 }
                 Err(RecvTimeoutError::Timeout) if self.must_end().is_none() => {}
                 Err(_) => return Err(self.must_end().unwrap_or_else(|| self.writer_end())),
             }
         }
+    }
+
+    /// Connects to peers, if the settings want any.
+    fn join_network(&mut self, handle: &Handle) -> Result<(), String> {
+        let Some(config) = self.config.peers.clone() else { return Ok(()) };
+        let peers = Peers::start(config, self.config.network, self.config.memory_bytes, handle)?;
+        self.reporter.connected(peers.listening().first().copied(), peers.reports());
+        self.peers = Some(peers);
+        Ok(())
     }
 
     /// Watches over the node until it must end, or `done` says that it has seen enough.
@@ -163,6 +182,9 @@ impl Node {
             }
             if now >= next_sample {
                 self.reporter.sample();
+                if let Some(why) = self.rpc.as_ref().and_then(Rpc::take_fault) {
+                    log::warn("rpc", "a call failed", &[("why", &why)]);
+                }
                 if let Some(why) = self.electrum.as_ref().and_then(Electrum::take_fault) {
                     log::warn("electrum", "an answer failed", &[("why", &why)]);
                 }
@@ -201,7 +223,11 @@ impl Node {
             handle.stop();
         }
         let deadline = Instant::now() + STOP_PATIENCE;
+        if let Some(Err(why)) = self.peers.take().map(Peers::stop) {
+            log::warn("net", "stopped", &[("why", &why)]);
+        }
         self.electrum = None; // sessions are closed while the writer commits
+        self.rpc = None;
         while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -276,10 +302,15 @@ fn serve(config: serve::electrum::Config, reporter: &Reporter) -> Result<Electru
 /// The engine the settings name; one this program or processor lacks is a wrong setting.
 pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>, ConfigError> {
     let name: EngineName = config.sig_engine.parse().expect("the table's choices are the engines");
-    if name == EngineName::Auto
-        && let Err(error @ EngineError::SelfTest { .. }) = sigs::engine(EngineName::Lanes)
-    {
-        log::warn("node", "signature engine", &[("why", &error)]);
+    if name == EngineName::Auto {
+        for passed_over in [EngineName::Batch, EngineName::Lanes] {
+            match sigs::engine(passed_over) {
+                Err(error @ (EngineError::SelfTest { .. } | EngineError::NoRandom(_))) => {
+                    log::warn("node", "signature engine", &[("why", &error)]);
+                }
+                _ => break,
+            }
+        }
     }
     sigs::engine(name).map_err(|error| {
         let works = |name: &EngineName| sigs::engine(*name).is_ok();
@@ -297,10 +328,17 @@ pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>,
 pub fn options(config: &Config) -> Result<chain::Options, Failure> {
     let secret = secret().map_err(|error| Failure::Run(format!("no random numbers from /dev/urandom: {error}")))?;
     let params = Params::of(config.network);
+    let foreign = (!config.blocks_own).then(|| config.blocks_from.clone());
+    let own = config.chain_dir.join("blocks");
+    let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // Whoever names our folder as another node's has put that one's files there: they are not written.
+    let is_foreign = foreign.as_deref().is_some_and(|foreign| real(foreign) == real(&own));
     Ok(chain::Options {
         memory_bytes: config.memory_bytes,
         assume_valid: config.assume_valid,
-        ..chain::Options::new(params, config.store_dir.clone(), config.blocks_from.clone(), secret)
+        own_blocks: (!is_foreign).then_some(own),
+        hints: config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Keep),
+        ..chain::Options::new(params, config.store_dir.clone(), foreign, secret)
     })
 }
 
@@ -308,10 +346,6 @@ fn secret() -> std::io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
-}
-
-fn make_folder(folder: &std::path::Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| Failure::Run(format!("{} cannot be made: {error}", folder.display())))
 }
 
 /// The commented file of a first start; one that is there is left alone.

@@ -4,13 +4,16 @@
 //! Out:    JSON with a unit in every name; text.
 //! Fails:  never; before the store is open the phase is `opening` and the rest is zero.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chain::{Handle, Phase, Status};
+use net::shell::PeerReport;
 use serde_json::{Value as Json, json};
+use sigs::{Counters, Engine};
 use stdx::disk::SystemDisk;
 
 use super::progress::{Meter, Rates, Sample, bytes_text, count_text, duration_text, percent};
@@ -28,11 +31,12 @@ struct Inner {
     blocks_from: PathBuf,
     memory_budget_bytes: u64,
     threads: usize,
-    engine: &'static str,
+    engine: Arc<dyn Engine>,
     disk: Arc<SystemDisk>,
     handle: OnceLock<Handle>,
     electrum: OnceLock<String>,
     sessions: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    peers: OnceLock<(Option<String>, Box<dyn Fn() -> Vec<PeerReport> + Send + Sync>)>,
     meter: Mutex<Meter>,
     /// Height from which this start went on.
     first_height: AtomicU32,
@@ -40,7 +44,7 @@ struct Inner {
 
 impl Reporter {
     /// Begins with nothing but the settings.
-    pub fn new(config: &Config, disk: Arc<SystemDisk>, engine: &'static str) -> Reporter {
+    pub fn new(config: &Config, disk: Arc<SystemDisk>, engine: Arc<dyn Engine>) -> Reporter {
         Reporter(Arc::new(Inner {
             started: Instant::now(),
             network: config.network.name(),
@@ -53,6 +57,7 @@ impl Reporter {
             handle: OnceLock::new(),
             electrum: OnceLock::new(),
             sessions: OnceLock::new(),
+            peers: OnceLock::new(),
             meter: Mutex::default(),
             first_height: AtomicU32::new(0),
         }))
@@ -68,6 +73,20 @@ impl Reporter {
     pub fn listening(&self, address: String, sessions: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.0.electrum.set(address);
         let _ = self.0.sessions.set(Box::new(sessions));
+    }
+
+    /// The node talks to peers, who may connect here.
+    pub fn connected(
+        &self,
+        address: Option<SocketAddr>,
+        reports: impl Fn() -> Vec<PeerReport> + Send + Sync + 'static,
+    ) {
+        let _ = self.0.peers.set((address.map(|address| address.to_string()), Box::new(reports)));
+    }
+
+    /// Connections now, of both directions.
+    pub fn peer_count(&self) -> usize {
+        self.0.peers.get().map_or(0, |(_, reports)| reports().len())
     }
 
     /// The writer's status, once the store is open.
@@ -135,36 +154,36 @@ impl Reporter {
                 "inputs": status.inputs,
                 "outputs": status.outputs,
                 "signatures": status.signatures,
+                "hinted_signatures": status.hinted_signatures,
                 "template_inputs": status.template_inputs,
                 "interpreter_inputs": status.interpreter_inputs,
                 "disconnected_blocks": status.disconnected,
                 "commits": status.commits,
                 "written_bytes": inner.disk.written_bytes(),
             },
-            "rates": {
-                "blocks_per_s": rates.blocks,
-                "bytes_per_s": rates.bytes,
-                "transactions_per_s": rates.transactions,
-                "signatures_per_s": rates.signatures,
-            },
+            "rates": rates_json(&rates),
             "headers_waiting": status.headers_waiting,
             "notes": status.notes,
             "refused": status.refused.map(|(height, hash, why)| {
                 json!({ "height": height, "hash": hash.to_string(), "why": why })
             }),
-            "engine": inner.engine,
+            "engine": inner.engine.name(),
+            "engine_instructions": inner.engine.instructions(),
+            "signatures": signatures(&inner.engine.counters()),
             "threads": inner.threads,
             "memory": {
                 "budget_bytes": inner.memory_budget_bytes,
                 "resident_bytes": resident_bytes,
                 "resident_bytes_max": resident_bytes_max,
-
                 "coins_bytes": status.coins_bytes,
             },
             "disk": {
                 "index_bytes": status.stored_bytes,
+                "hints_bytes": status.hints_bytes,
+                "hints_off": status.hints_off,
                 "free_bytes": os::disk_free_bytes(&inner.chain_dir),
             },
+            "peers": inner.peers.get().map(|(listen, reports)| peers(listen.as_deref(), &reports())),
             "electrum": {
                 "listen": inner.electrum.get(),
                 "sessions": inner.sessions.get().map_or(0, |count| count()),
@@ -188,6 +207,7 @@ impl Reporter {
             ("signatures_per_s", &(rates.signatures as u64)),
             ("coins_mib", &(status.coins_bytes >> 20)),
             ("memory_mib", &(os::resident_bytes().0 >> 20)),
+            ("peers", &self.peer_count()),
             ("eta", &left.map_or("unknown".to_owned(), duration_text)),
         ];
         log::info("node", "progress", fields);
@@ -204,9 +224,11 @@ impl Reporter {
             ("transactions", &status.transactions),
             ("inputs", &status.inputs),
             ("signatures", &status.signatures),
+            ("hinted_signatures", &status.hinted_signatures),
             ("seconds", &format!("{seconds:.1}")),
             ("block_bytes", &status.bytes_done),
             ("index_bytes", &status.stored_bytes),
+            ("hints_bytes", &status.hints_bytes),
             ("written_bytes", &self.0.disk.written_bytes()),
             ("resident_bytes_max", &os::resident_bytes().1),
         ];
@@ -234,6 +256,59 @@ impl Reporter {
             left.map_or("unknown".to_owned(), duration_text),
         )
     }
+}
+
+fn rates_json(rates: &Rates) -> Json {
+    json!({
+        "blocks_per_s": rates.blocks,
+        "bytes_per_s": rates.bytes,
+        "transactions_per_s": rates.transactions,
+        "signatures_per_s": rates.signatures,
+    })
+}
+
+/// Connections to other nodes.
+fn peers(listen: Option<&str>, reports: &[PeerReport]) -> Json {
+    let outbound = reports.iter().filter(|report| report.setup.kind.is_outbound()).count();
+    let one = |report: &PeerReport| {
+        let version = report.features.version.as_ref();
+        json!({
+            "id": report.setup.id.0,
+            "address": report.setup.remote.to_string(),
+            "kind": report.setup.kind.name(),
+            "user_agent": version.map(|version| version.user_agent_text()),
+            "encrypted": report.session_id.is_some(),
+            "headers_height": report.synced_headers,
+            "blocks_on_order": report.blocks_on_order,
+            "received_bytes": report.statistics.received.bytes,
+            "sent_bytes": report.statistics.sent.bytes,
+        })
+    };
+    json!({
+        "listen": listen,
+        "outbound": outbound,
+        "inbound": reports.len() - outbound,
+        "connections": reports.iter().map(one).collect::<Vec<Json>>(),
+    })
+}
+
+/// What the signature engine has done since the start.
+fn signatures(counters: &Counters) -> Json {
+    // Field by field, so that a counter that is new is not forgotten here.
+    let Counters { calls, checks, accepted, scalar, lanes, fallbacks, audits, batches, batched, failed_batches } =
+        *counters;
+    json!({
+        "calls": calls,
+        "rows": checks,
+        "accepted": accepted,
+        "lanes": lanes,
+        "batches": batches,
+        "batch_rows": batched,
+        "failed_batches": failed_batches,
+        "scalar": scalar,
+        "fallbacks": fallbacks,
+        "audits": audits,
+    })
 }
 
 /// Percent done; unknown while nobody knows yet how much there is.

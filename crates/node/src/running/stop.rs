@@ -43,12 +43,17 @@ impl StopFlag {
             if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
                 eprintln!("{backtrace}");
             }
-            // A session's task ends alone; anywhere else a broken promise ends the node.
-            if !name.starts_with("electrum") {
+            // A session's task and a call end alone; anywhere else a broken promise ends the node.
+            if !name.starts_with("electrum") && !name.starts_with("rpc") {
                 panicked.store(true, Ordering::SeqCst);
             }
         }));
         Ok(stop)
+    }
+
+    /// Asks for the end as a signal does.
+    pub fn request(&self) {
+        self.signalled.store(true, Ordering::SeqCst);
     }
 
     /// A signal came.

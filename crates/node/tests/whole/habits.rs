@@ -47,7 +47,11 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
     let is_start = |line: &str| {
         let line = line.trim_start();
         let words = line.split('(').next().unwrap_or_default();
-        !line.starts_with("//") && (words.starts_with("fn ") || words.contains(" fn ")) && line.contains('(')
+        let has_body = !line.ends_with(';') && !line.ends_with('=');
+        has_body
+            && !line.starts_with("//")
+            && (words.starts_with("fn ") || words.contains(" fn "))
+            && line.contains('(')
     };
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate().filter(|(_, line)| is_start(line)) {
@@ -61,8 +65,19 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
 
 #[test]
 fn functions_are_found_by_their_indentation() {
-    let text = ["impl A {", "    pub fn a(", "    ) {", "        x", "    }", "}", "fn b() {}", "fn c() {", "}"];
-    assert_eq!(functions(&text), [(1, 4), (6, 3), (7, 2)]);
+    let text = [
+        "fn d() = e;",
+        "impl A {",
+        "    pub fn a(",
+        "    ) {",
+        "        x",
+        "    }",
+        "}",
+        "fn b() {}",
+        "fn c() {",
+        "}",
+    ];
+    assert_eq!(functions(&text), [(2, 4), (7, 3), (8, 2)]);
 }
 
 #[test]
@@ -103,7 +118,7 @@ fn no_layer_knows_what_it_must_not() {
     fn check(crates: &[&str], except: &[&str], forbidden: &[&str], rule: &str) {
         let mut faults = Vec::new();
         for file in rust_files().iter().filter(|file| crates.contains(&&*file.krate) && file.below_src().is_some()) {
-            if except.contains(&&*file.path) {
+            if except.iter().any(|path| file.path.starts_with(path)) {
                 continue;
             }
             for (row, line) in file.production().lines().enumerate() {
@@ -123,14 +138,17 @@ fn no_layer_knows_what_it_must_not() {
         &time,
         "invariant 1: left of chain nothing starts a thread, sleeps or knows the time",
     );
-    let storage = ["std::fs", "fs::", "stdx::disk", "File::open"];
+    let storage = ["std::fs", " fs::", "(fs::", "stdx::disk", "File::open"];
     check(&["consensus", "sigs", "primitives"], &[], &storage, "invariant 2: rules never read storage");
     let wire = ["serde_json", "TcpStream", "TcpListener", "std::net"];
     let left_of_serve = ["stdx", "primitives", "consensus", "sigs", "store", "index", "chain"];
     check(&left_of_serve, &[], &wire, "invariant 7: nothing left of serve knows JSON or a socket");
+    let peers = ["TcpStream", "TcpListener", "tokio", "serde_json", "std::fs"];
+    let shell = ["crates/net/src/shell"];
+    check(&["net"], &shell, &[&peers[..], &time[..]].concat(), "invariant 7: a peer has no socket, thread or clock");
     let output = ["println!", "print!(", "eprintln!", "eprint!(", "dbg!", "todo!", "unimplemented!"];
     let mut quiet = left_of_serve.to_vec();
-    quiet.push("serve");
+    quiet.extend(["net", "serve"]);
     check(&quiet, &[], &output, "only the program talks to the terminal, and nothing is left to do later");
 }
 

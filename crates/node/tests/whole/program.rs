@@ -38,7 +38,7 @@ impl Drop for Folder {
 
 fn assay(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assay"));
-    command.args(arguments);
+    command.args(arguments).env("ASSAY_RPC_LISTEN", "127.0.0.1:0");
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASSAY_")) {
         command.env_remove(name);
     }
@@ -62,8 +62,12 @@ struct Running(Child);
 
 impl Running {
     fn start(datadir: &str, blocks_from: &str) -> Running {
+        Running::start_with(datadir, blocks_from, &[])
+    }
+
+    fn start_with(datadir: &str, blocks_from: &str, more: &[&str]) -> Running {
         let mut command = assay(&["run", "--electrum-listen", "127.0.0.1:0"]);
-        command.args(settings(datadir, blocks_from));
+        command.args(settings(datadir, blocks_from)).args(more);
         Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -133,7 +137,7 @@ fn wrong_settings_end_the_start_with_one_line_and_exit_code_2() {
     check(&["--chain", "mainnet"], "setting \"chain\" (command line): \"mainnet\" is none of the choices");
     check(&["--memory-mib", "16777216"], "more than this machine or control group has");
     check(&["--threads", "256", "--memory-mib", "300"], "conflicts with \"memory_mib\"");
-    check(&["--sig-engine", "batch"], "setting \"sig_engine\" (command line): ");
+    check(&["--sig-engine", "bach"], "setting \"sig_engine\" (command line): ");
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is touched before the settings are accepted");
 
     fs::write(folder.0.join("assay.toml"), "electrum_bannner = \"x\"\n").unwrap();
@@ -260,6 +264,82 @@ fn a_sync_that_is_stopped_and_killed_again_and_again_ends_in_the_same_state() {
     let (code, text) = with_settings("reindex", folder.text(), chain.text());
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("event=reindexed height=200"), "{text}");
+}
+
+/// What `verify` prints of the state: rows, sums, MuHash.
+fn state(datadir: &str, blocks_from: &str) -> Vec<String> {
+    let (code, text) = with_settings("verify", datadir, blocks_from);
+    assert_eq!(code, Some(0), "{text}");
+    text.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn hints_of_an_earlier_validation_change_nothing_but_the_time() {
+    let (chain, folder) = (Folder::new("hints-blocks"), Folder::new("hints"));
+    forge(chain.text(), 150, 4_000);
+    let reindex = || {
+        let (code, text) = with_settings("reindex", folder.text(), chain.text());
+        assert_eq!(code, Some(0), "{text}");
+        let totals = text.lines().find(|line| line.contains("event=reindexed")).unwrap().to_owned();
+        let number = |name: &str| {
+            let (_, after) = totals.split_once(&format!(" {name}=")).unwrap_or_else(|| panic!("{name}: {totals}"));
+            after.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let learns = !text.contains(" engine=scalar ");
+        (learns, number("hinted_signatures"), number("signatures"), number("hints_bytes"))
+    };
+    let (learns, hinted, signatures, bytes) = reindex();
+    assert_eq!(hinted, 0);
+    let want = state(folder.text(), chain.text());
+    assert!(want.len() >= 7, "{want:?}");
+    let (_, hinted, again, same_bytes) = reindex();
+    assert_eq!((state(folder.text(), chain.text()), same_bytes), (want.clone(), bytes));
+    if learns {
+        assert!(hinted * 10 > signatures * 6 && again <= signatures, "{hinted} of {again}, at first {signatures}");
+        assert!(bytes < 150 * 80 + signatures / 2, "{bytes} bytes");
+    } else {
+        assert_eq!(hinted, 0);
+        println!("skipped in part: this processor's engine learns no hints");
+    }
+    // Damaged, they are learnt again; without them nothing is missing.
+    let records = folder.0.join("regtest/hints/hints.records");
+    let damaged: Vec<u8> = fs::read(&records).unwrap().iter().map(|byte| byte ^ 0x55).collect();
+    fs::write(&records, damaged).unwrap();
+    assert_eq!((reindex().1, state(folder.text(), chain.text())), (0, want.clone()));
+    fs::remove_dir_all(folder.0.join("regtest/hints")).unwrap();
+    let off = assay(&["reindex", "--sig-hints", "off"]).args(settings(folder.text(), chain.text())).output().unwrap();
+    assert_eq!(off.status.code(), Some(0), "{}", stderr(&off));
+    assert!(!folder.0.join("regtest/hints").exists());
+    assert_eq!(state(folder.text(), chain.text()), want);
+}
+
+#[test]
+fn a_chain_is_downloaded_from_a_peer_whatever_moment_the_node_is_killed_at() {
+    let (chain, served) = (Folder::new("peer-blocks"), Folder::new("peer-served"));
+    let tip = forge(chain.text(), 200, 8_000);
+    let mut server = Running::start_with(served.text(), chain.text(), &["--p2p", "on", "--p2p-listen", "127.0.0.1:0"]);
+    let report = server.wait_for(served.text(), |report| report["height"] == 200 && !report["peers"].is_null());
+    let address = report["peers"]["listen"].as_str().unwrap().to_owned();
+
+    let folder = Folder::new("peer");
+    let peers = ["--p2p-connect", address.as_str(), "--p2p-listen", "off"];
+    for (name, pause_ms) in [("KILL", 150), ("TERM", 300), ("KILL", 450)] {
+        let node = Running::start_with(folder.text(), "own", &peers);
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        node.signal(name);
+        let (code, took, log) = node.end();
+        assert!(name == "KILL" || (code == Some(0) && took < Duration::from_secs(5)), "{code:?} {took:?} {log}");
+    }
+    let mut node = Running::start_with(folder.text(), "own", &peers);
+    let report = node.wait_for(folder.text(), |report| report["committed_height"] == 200);
+    assert_eq!(report["hash"], tip.as_str());
+    assert_eq!(report["peers"]["outbound"], 1);
+    assert_eq!(report["peers"]["connections"][0]["encrypted"], true);
+    node.signal("TERM");
+    assert_eq!(node.end().0, Some(0));
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert_eq!(state(folder.text(), "own"), state(served.text(), chain.text()));
 }
 
 #[test]

@@ -5,36 +5,46 @@
 //! Fails:  never; a push that reaches beyond the end becomes "[error]".
 //! Source: Bitcoin Core, `ScriptToAsmStr` and `GetOpName`; strict DER is BIP 66.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 
 use primitives::script::{Operation, Operations, is_unspendable, op};
 use stdx::bytes::Reader;
-use stdx::hex;
+
+use crate::json::push_hex;
 
 /// The text of a script. With `signatures`, pushes that look like signatures end in the name of what they sign.
 pub fn text(script: &[u8], signatures: bool) -> String {
+    let mut text = Vec::with_capacity(2 * script.len());
+    push(script, signatures, &mut text);
+    String::from_utf8(text).expect("names and digits are ASCII")
+}
+
+/// Appends the text of a script: ASCII without quotes or backslashes.
+pub fn push(script: &[u8], signatures: bool, out: &mut Vec<u8>) {
     // Data behind OP_RETURN is never shown as a signature.
     let signatures = signatures && !is_unspendable(script);
-    let mut text = String::with_capacity(2 * script.len());
+    let start = out.len();
     let mut operations = Operations::of(script);
     while !operations.rest().is_empty() {
-        if !text.is_empty() {
-            text.push(' ');
+        if out.len() > start {
+            out.push(b' ');
         }
         let Some(Operation { code, data }) = operations.next() else {
-            text.push_str("[error]");
-            return text;
+            out.extend_from_slice(b"[error]");
+            return;
         };
         match code {
-            0..=op::PUSHDATA4 if data.len() <= 4 => write!(text, "{}", script_number(data)).expect("to memory"),
+            0..=op::PUSHDATA4 if data.len() <= 4 => write!(out, "{}", script_number(data)).expect("to memory"),
             0..=op::PUSHDATA4 => match signed_part(data).filter(|_| signatures) {
-                Some(part) => write!(text, "{}[{part}]", hex::encode(&data[..data.len() - 1])).expect("to memory"),
-                None => text.push_str(&hex::encode(data)),
+                Some(part) => {
+                    push_hex(out, &data[..data.len() - 1]);
+                    write!(out, "[{part}]").expect("to memory");
+                }
+                None => push_hex(out, data),
             },
-            _ => text.push_str(name(code)),
+            _ => out.extend_from_slice(name(code).as_bytes()),
         }
     }
-    text
 }
 
 /// A number of up to four bytes as scripts write it: little endian, sign in the last bit.
@@ -208,6 +218,7 @@ pub fn name(opcode: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stdx::hex;
 
     #[test]
     fn names_stand_at_their_numbers() {

@@ -6,4 +6,5 @@
 //! Source: Bitcoin Core, `src/core_io.cpp` (`TxToUniv`, `ScriptToAsmStr`).
 
 pub mod asm;
+pub mod descriptor;
 pub mod transaction;

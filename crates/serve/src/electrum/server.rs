@@ -115,7 +115,7 @@ fn pass_on(events: &Receiver<Event>, env: &Env, stop: &watch::Receiver<bool>) {
     while !*stop.borrow() {
         match events.recv_timeout(EVENT_WAIT) {
             Ok(Event::NewTip { touched, .. }) => env.subscriptions.tell(&touched),
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }

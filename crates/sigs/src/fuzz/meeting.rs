@@ -5,9 +5,11 @@
 //! Fails:  never; the secret may be zero, which is no key.
 //! Source: docs/signatures.md, "Exceptions": every point is (a + b d) G with a and b from the digits, d the secret.
 
-use super::{bytes_of, small};
-use crate::lanes::digits::{GENERATOR_BITS, GENERATOR_DIGITS, LAMBDA, WINDOWS, encode_generator, encode_half, split};
-use crate::lanes::order::Scalar;
+use super::cases::small;
+use crate::lanes::digits::{
+    GENERATOR_BITS, GENERATOR_DIGITS, HALF_BITS, WINDOWS, encode_generator, encode_half, split,
+};
+use crate::number::order::Scalar;
 
 /// What the lanes add in each window: `of_key` times Q and `of_generator` times G.
 pub struct Meeting {
@@ -24,9 +26,9 @@ impl Meeting {
             small(2 * plain - ((1 << bits) - 1))
         };
         let (k1, k2) = split(u2);
-        let (k1, k2) = (encode_half(k1), encode_half(k2));
-        let lambda = Scalar::from_bytes_reduced(&bytes_of(LAMBDA));
-        let of_key = (0..WINDOWS).map(|index| digit(&k1, 5, index).plus(lambda.times(digit(&k2, 5, index)))).collect();
+        let (k1, k2) = (encode_half(k1, HALF_BITS), encode_half(k2, HALF_BITS));
+        let of_key =
+            (0..WINDOWS).map(|index| digit(&k1, 5, index).plus(Scalar::LAMBDA.times(digit(&k2, 5, index)))).collect();
         let (generator, negative) = encode_generator(u1);
         let sums = GENERATOR_DIGITS / 2;
         let high = power_of_two(sums * GENERATOR_BITS as usize);

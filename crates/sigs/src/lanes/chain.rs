@@ -6,12 +6,13 @@
 //! Source: Montgomery's trick (1987), along the chain and then across the lanes.
 
 use super::field::{Factor, Field, P_WORDS};
-use super::inverse::Modulus;
 use super::vector::{Mask, Vector};
+use crate::number::inverse::Modulus;
 
 const FIELD: Modulus = Modulus::new(P_WORDS);
 
 /// A product under way, or being taken apart.
+#[derive(Clone)]
 pub struct Chain<W> {
     links: Vec<Link<W>>,
     /// Of all factors; after [`Chain::invert`], the inverse of the product of those not yet taken.
@@ -93,7 +94,7 @@ fn inverse_of_lanes<W: Vector>(own: Field<W>) -> Field<W> {
     let four = two.factor().times(across2.factor()).mask();
     let across4 = swap::<W, 4>(four);
     let eight = four.factor().times(across4.factor()).mask();
-    let inverse = Field::constant(own.0[0], FIELD.invert(eight.to_words()[0]));
+    let inverse = Field::constant(own.0[0], FIELD.invert(eight.first_words()));
     inverse.factor().times(across4.factor()).times(across2.factor()).times(across1.factor()).mask()
 }
 
@@ -111,9 +112,9 @@ fn swap<W: Vector, const DISTANCE: usize>(field: Field<W>) -> Field<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plain;
     use super::super::vector::{Lanes, Portable};
     use super::*;
+    use crate::number::plain;
     use stdx::random::Random;
 
     #[test]

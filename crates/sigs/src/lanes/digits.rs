@@ -8,21 +8,19 @@
 //! A digit of b bits is odd, from -(2^b - 1) to 2^b - 1. An odd k with |k| < 2^(b m) is the sum of d_i 2^(b i) over its
 //! m digits, and d_i = 2 e_i - (2^b - 1), where the e_i are the ordinary digits of K = (k - 1)/2 + 2^(bm - 1).
 
-use super::order::{Scalar, multiply};
 use super::vector::{Mask, Vector};
+use crate::number::order::{Scalar, multiply};
 
 /// Windows of a half multiplier.
 pub const WINDOWS: usize = 26;
 /// Bits of a window.
 pub const WINDOW_BITS: u32 = 5;
+/// Bits of all windows of a half.
+pub const HALF_BITS: usize = WINDOWS * WINDOW_BITS as usize;
 /// Digits of the generator's multiplier; the first half of them goes with G, the second with 2^135 G.
 pub const GENERATOR_DIGITS: usize = 18;
 /// Bits of a digit of the generator's multiplier: three windows.
 pub const GENERATOR_BITS: u32 = 3 * WINDOW_BITS;
-
-/// Lambda, the number whose product with (x, y) is (beta x, y).
-pub const LAMBDA: [u64; 4] =
-    [0xdf02_967c_1b23_bd72, 0x122e_22ea_2081_6678, 0xa526_1c02_8812_645a, 0x5363_ad4c_c05c_30e0];
 
 /// Vectors (a, b) with a + b lambda = 0 modulo n: (A1, -B1) and (A2, A1). A1 and B1 are odd, A2 is even.
 const A1: [u64; 3] = [0xe86c_90e4_9284_eb15, 0x3086_d221_a7d4_6bcd, 0];
@@ -86,11 +84,11 @@ pub fn split(k: Scalar) -> (Half, Half) {
     (k1, k2)
 }
 
-/// K of an odd half multiplier: (k - 1)/2 + 2^129, below 2^130.
-pub fn encode_half(k: Half) -> Half {
+/// K of an odd half multiplier for windows of `bits` together, 130 to 191: (k - 1)/2 + 2^(bits - 1), below 2^bits.
+pub fn encode_half(k: Half, bits: usize) -> Half {
     let halved = [k[0] >> 1 | k[1] << 63, k[1] >> 1 | k[2] << 63, (k[2] as i64 >> 1) as u64];
-    let encoded = add(halved, [0, 0, 1 << 1]);
-    assert!(encoded[2] < 4, "a half multiplier has 130 bits and a sign: {k:x?}");
+    let encoded = add(halved, [0, 0, 1 << (bits - 1 - 128)]);
+    assert!(encoded[2] >> (bits - 128) == 0, "a half multiplier has 130 bits and a sign: {k:x?}");
     encoded
 }
 
@@ -121,9 +119,9 @@ pub fn digit<W: Vector, const BITS: u32, const WORDS: usize>(k: &[W; WORDS], ind
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::lanes::order::N_WORDS;
-    use crate::lanes::plain;
     use crate::lanes::vector::Portable;
+    use crate::number::order::N_WORDS;
+    use crate::number::plain;
     use stdx::random::Random;
 
     /// Digits of K, straight from their definition.
@@ -135,9 +133,7 @@ pub mod tests {
 
     /// A signed number modulo n.
     pub fn scalar_of(number: i64) -> Scalar {
-        let mut bytes = [0; 32];
-        bytes[24..].copy_from_slice(&number.unsigned_abs().to_be_bytes());
-        let scalar = Scalar::from_bytes(&bytes).unwrap();
+        let scalar = Scalar::small(number.unsigned_abs());
         if number < 0 { scalar.negate() } else { scalar }
     }
 
@@ -145,14 +141,6 @@ pub mod tests {
     pub fn sum_of(digits: &[i64], bits: u32) -> Scalar {
         let base = scalar_of(1 << bits);
         digits.iter().rev().fold(Scalar::ZERO, |sum, &digit| sum.times(base).plus(scalar_of(digit)))
-    }
-
-    pub fn lambda() -> Scalar {
-        let mut bytes = [0; 32];
-        for (chunk, word) in bytes.chunks_mut(8).zip(LAMBDA.iter().rev()) {
-            chunk.copy_from_slice(&word.to_be_bytes());
-        }
-        Scalar::from_bytes(&bytes).unwrap()
     }
 
     #[test]
@@ -163,10 +151,10 @@ pub mod tests {
             let bytes: Vec<u8> = words.iter().rev().flat_map(|word| word.to_be_bytes()).collect();
             let k = Scalar::from_bytes(&bytes.try_into().unwrap()).unwrap();
             let (k1, k2) = split(k);
-            let (k1, k2) = (encode_half(k1), encode_half(k2));
+            let (k1, k2) = (encode_half(k1, HALF_BITS), encode_half(k2, HALF_BITS));
             let halves = [k1, k2].map(|half| digits_of(&half, 5, WINDOWS));
             let [one, two] = halves.map(|digits| sum_of(&digits, WINDOW_BITS));
-            assert_eq!(one.plus(two.times(lambda())), k, "round {round}: {k:x?}");
+            assert_eq!(one.plus(two.times(Scalar::LAMBDA)), k, "round {round}: {k:x?}");
             let (encoded, negative) = encode_generator(k);
             let sum = sum_of(&digits_of(&encoded, 15, GENERATOR_DIGITS), GENERATOR_BITS);
             assert_eq!(if negative { sum.negate() } else { sum }, k, "round {round}: {k:x?}");

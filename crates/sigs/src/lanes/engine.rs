@@ -1,23 +1,22 @@
 //! The lanes as an engine: who is accepted, who is asked again, and how the lanes are watched.
 //!
 //! In:     rows.
-//! Out:    `true` where the lanes accept; libsecp256k1's verdict everywhere else, so never a "no" of our own.
-//! Fails:  [`EngineError`] at the start, where the processor lacks AVX-512 IFMA or the self-test goes wrong. A panic with
-//!         the row, where libsecp256k1 refuses in an audit what the lanes accepted: nothing decided since is certain.
+//! Out:    [`start`], the engine. `true` where the lanes accept; libsecp256k1's verdict everywhere else, so never a "no" of our own.
+//! Fails:  [`EngineError`] at the start, where the processor has no kind of IFMA or the self-test goes wrong. A panic with
+//!         the row, where libsecp256k1 refuses in an audit what the lanes accepted (audit.rs).
 //! Source: docs/signatures.md, "Safety".
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
-
-use stdx::random::Random;
 
 use super::generator::Generator;
 use super::rows::{ROWS, Reader};
 use super::stages::{Machine, Scratch};
-use super::vector::LANES;
-use crate::check::Check;
+#[cfg(target_arch = "x86_64")]
+use super::vector::{AvxIfma, Ifma};
+use super::vector::{LANES, Mask};
+use crate::audit::Auditor;
+use crate::check::{Check, Hint};
 use crate::engine::{Counters, Engine, EngineError};
 use crate::scalar::verify_one;
 use crate::self_test;
@@ -25,8 +24,6 @@ use crate::self_test;
 /// Fewest rows for the lanes. One group of eight costs as much as two rows of libsecp256k1, whether it is full or not:
 /// 2 rows are 0.9 times as fast, 3 are 1.4, 4 are 1.9, 8 are 3.8, 16 are 6.3 times as fast.
 const ROWS_MIN: usize = 4;
-/// One accepted row in so many is checked again, at random: 3 % of the time.
-const AUDIT_ONE_IN: u64 = 256;
 
 /// The engine, on one kind of vector.
 pub struct LanesEngine<M> {
@@ -47,28 +44,40 @@ pub struct LanesEngine<M> {
 struct Memory<M> {
     scratch: Scratch<M>,
     reader: Reader,
-    /// Which rows are audited. Seeded by the operating system: nobody who makes signatures can know.
-    random: Random,
+    auditor: Auditor,
 }
 
 impl<M: Machine> Memory<M> {
     fn new(seed: M) -> Self {
-        let random = Random::new(RandomState::new().build_hasher().finish());
-        Memory { scratch: Scratch::new(seed), reader: Reader::new(), random }
+        Memory { scratch: Scratch::new(seed), reader: Reader::new(), auditor: Auditor::new() }
     }
 }
 
+/// The engine on the widest vector this processor has, where it knows the known answers.
+///
+/// The tables and the self-test, some 10 ms, are those of the first call.
 #[cfg(target_arch = "x86_64")]
-impl LanesEngine<super::vector::Ifma> {
-    /// The engine, where this processor can run it and it knows the known answers.
-    ///
-    /// The tables and the self-test, some 10 ms, are those of the first call.
-    pub fn start() -> Result<Self, EngineError> {
-        static TESTED: OnceLock<Result<Arc<Generator>, EngineError>> = OnceLock::new();
-        let seed = super::vector::Ifma::detect().ok_or(EngineError::NoIfma)?;
-        let tested = TESTED.get_or_init(|| LanesEngine::on(seed).map(|engine| engine.generator));
-        Ok(LanesEngine::with(seed, tested.clone()?))
+pub fn start() -> Result<Arc<dyn Engine>, EngineError> {
+    match (Ifma::detect(), AvxIfma::detect()) {
+        (Some(seed), _) => start_on(seed),
+        (None, Some(seed)) => start_on(seed),
+        (None, None) => Err(EngineError::NoIfma),
     }
+}
+
+/// The engine on the vector of `seed`.
+#[cfg(target_arch = "x86_64")]
+fn start_on<M: Machine + Send + Sync + 'static>(seed: M) -> Result<Arc<dyn Engine>, EngineError> {
+    /// One for all kinds: on one processor [`start`] always finds the same.
+    static TESTED: OnceLock<Result<Arc<Generator>, EngineError>> = OnceLock::new();
+    let tested = TESTED.get_or_init(|| LanesEngine::on(seed).map(|engine| engine.generator));
+    Ok(Arc::new(LanesEngine::with(seed, tested.clone()?)))
+}
+
+/// No vector is known for this kind of processor.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn start() -> Result<Arc<dyn Engine>, EngineError> {
+    Err(EngineError::NoIfma)
 }
 
 impl<M: Machine> LanesEngine<M> {
@@ -93,52 +102,52 @@ impl<M: Machine> LanesEngine<M> {
         let mut memory = Memory::new(seed);
         let (rows, want) = self_test::rows();
         let mut got = vec![false; rows.len()];
-        engine.accept(&mut memory, &rows, &mut got);
+        engine.accept(&mut memory, &rows, &mut got, None);
         match (0..rows.len()).find(|&row| got[row] != want[row]) {
-            Some(row) => Err(EngineError::SelfTest { check: rows[row], want: want[row] }),
+            Some(row) => Err(EngineError::SelfTest { engine: "lanes", check: rows[row], want: want[row] }),
             None => Ok(engine),
         }
     }
 
-    /// Writes to `accepted[i]` whether the lanes accept row `i`; `false` decides nothing.
-    fn accept(&self, memory: &mut Memory<M>, checks: &[Check], accepted: &mut [bool]) {
-        for (checks, accepted) in checks.chunks(ROWS).zip(accepted.chunks_mut(ROWS)) {
-            let groups = checks.len().div_ceil(LANES);
-            memory.reader.read(checks, &mut memory.scratch.groups[..groups]);
-            let masks = M::accept(&mut memory.scratch, &self.generator, groups);
-            for (row, accepted) in accepted.iter_mut().enumerate() {
-                *accepted = masks[row / LANES] >> (row % LANES) & 1 == 1;
+    /// Writes to `accepted[i]` whether the lanes accept row `i`; `false` decides nothing. Pre: at most [`ROWS`] rows.
+    fn accept(&self, memory: &mut Memory<M>, checks: &[Check], accepted: &mut [bool], hints: Option<&mut [Hint]>) {
+        let groups = checks.len().div_ceil(LANES);
+        memory.reader.read(checks, &mut memory.scratch.groups[..groups]);
+        let masks = M::accept(&mut memory.scratch, &self.generator, groups, hints.is_some());
+        let is_set = |masks: &[Mask], row: usize| masks[row / LANES] >> (row % LANES) & 1 == 1;
+        for (row, accepted) in accepted.iter_mut().enumerate() {
+            *accepted = is_set(&masks, row);
+        }
+        for (row, hint) in hints.into_iter().flatten().enumerate() {
+            if is_set(&masks, row) && matches!(checks[row], Check::Ecdsa { .. }) {
+                *hint = if is_set(&memory.scratch.odd, row) { Hint::Odd } else { Hint::Even };
             }
         }
     }
 
     /// As [`LanesEngine::accept`], by even shares of a call, with audits.
-    fn accept_audited(&self, checks: &[Check], accepted: &mut [bool]) {
+    fn accept_audited(&self, checks: &[Check], accepted: &mut [bool], mut hints: Option<&mut [Hint]>) {
         let idle = self.idle.lock().expect("nobody panics inside the lock").pop();
         let mut memory = idle.unwrap_or_else(|| Box::new(Memory::new(self.seed)));
         let shares = checks.len().div_ceil(ROWS);
         let share = checks.len().div_ceil(shares).next_multiple_of(LANES);
-        for (checks, accepted) in checks.chunks(share).zip(accepted.chunks_mut(share)) {
-            self.accept(&mut memory, checks, accepted);
+        for start in (0..checks.len()).step_by(share) {
+            let rows = start..(start + share).min(checks.len());
+            let hints = hints.as_deref_mut().map(|hints| &mut hints[rows.clone()]);
+            self.accept(&mut memory, &checks[rows.clone()], &mut accepted[rows], hints);
         }
-        let mut audits = 0;
-        for (check, _) in checks.iter().zip(accepted).filter(|(_, accepted)| **accepted) {
-            if memory.random.chance(1, AUDIT_ONE_IN) {
-                audits += 1;
-                audit(check, verify_one);
-            }
-        }
-        self.audits.fetch_add(audits, Relaxed);
+        let good = checks.iter().zip(accepted).filter(|(_, accepted)| **accepted).map(|(check, _)| check);
+        self.audits.fetch_add(memory.auditor.audit("lanes", good), Relaxed);
         self.idle.lock().expect("nobody panics inside the lock").push(memory);
     }
 
     /// The lanes' verdicts, and libsecp256k1's on what they do not accept where it is to be asked.
-    fn judge(&self, checks: &[Check], verdicts: &mut [bool], ask_again: bool) {
+    fn judge(&self, checks: &[Check], verdicts: &mut [bool], hints: Option<&mut [Hint]>, ask_again: bool) {
         assert_eq!(checks.len(), verdicts.len(), "a verdict for each row");
         let by_lanes = checks.len() >= ROWS_MIN;
         verdicts.fill(false);
         if by_lanes {
-            self.accept_audited(checks, verdicts);
+            self.accept_audited(checks, verdicts, hints);
         }
         let (mut lanes, mut scalar, mut others) = (0, 0, 0);
         for (check, verdict) in checks.iter().zip(verdicts) {
@@ -160,27 +169,23 @@ impl<M: Machine> LanesEngine<M> {
     }
 }
 
-/// Panics where libsecp256k1 refuses what the lanes accepted.
-fn audit(check: &Check, judge: fn(&Check) -> bool) {
-    assert!(
-        judge(check),
-        "signature engine \"lanes\" accepted what libsecp256k1 refuses; the processor or this program is at fault, \
-         restart with sig_engine = \"scalar\" and report this row: {check:x?}"
-    );
-}
-
 impl<M: Machine + Send + Sync> Engine for LanesEngine<M> {
     fn name(&self) -> &'static str {
         "lanes"
     }
 
-    fn verify(&self, checks: &[Check], verdicts: &mut [bool]) {
-        self.judge(checks, verdicts, true);
+    fn instructions(&self) -> &'static str {
+        M::NAME
     }
 
-    fn prove(&self, checks: &[Check], proved: &mut [bool]) {
+    fn verify(&self, checks: &[Check], verdicts: &mut [bool]) {
+        self.judge(checks, verdicts, None, true);
+    }
+
+    fn prove(&self, checks: &[Check], hints: &mut [Hint], proved: &mut [bool]) {
+        assert_eq!(checks.len(), hints.len(), "a hint for each row");
         // Too few for the lanes: libsecp256k1's yes is a proof too.
-        self.judge(checks, proved, checks.len() < ROWS_MIN);
+        self.judge(checks, proved, Some(hints), checks.len() < ROWS_MIN);
     }
 
     fn counters(&self) -> Counters {
@@ -192,6 +197,7 @@ impl<M: Machine + Send + Sync> Engine for LanesEngine<M> {
             lanes: self.lanes.load(Relaxed),
             fallbacks: self.fallbacks.load(Relaxed),
             audits: self.audits.load(Relaxed),
+            ..Counters::default()
         }
     }
 }
@@ -202,13 +208,33 @@ mod tests {
     use super::*;
     use crate::fuzz::{Kind, fuzz};
 
+    /// The whole engine on one kind of vector.
+    fn check_vector<M: Machine + Send + Sync>(seed: Option<M>, cases: u64) {
+        let Some(seed) = seed else { return println!("skipped: this processor has no {}", M::NAME) };
+        let engine = LanesEngine::on(seed).unwrap();
+        assert_eq!((engine.name(), engine.instructions()), ("lanes", M::NAME));
+        let report = fuzz(&[&engine], cases, 1).unwrap();
+        let proofs = &report.engines[0];
+        assert_eq!(proofs.ordinary, report.ordinary, "{report}");
+        assert_eq!(proofs.proved[Kind::Exception as usize], 0, "{report}");
+        assert!(report.good[Kind::Exception as usize] > 0 && engine.counters().lanes > cases, "{report}");
+    }
+
     #[test]
     fn plain_rust_agrees_with_libsecp256k1() {
-        let engine = LanesEngine::on(Portable([0; 8])).unwrap();
-        let report = fuzz(&engine, 400, 1).unwrap();
-        let good: u64 = report.good.iter().sum();
-        let (counters, exceptions) = (engine.counters(), report.good[Kind::Exception as usize]);
-        assert!(counters.lanes > good * 8 / 10 && counters.lanes <= good - exceptions, "{counters:?} {report}");
+        check_vector(Some(Portable([0; 8])), 400);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn two_registers_agree_with_libsecp256k1() {
+        check_vector(AvxIfma::detect(), 20_000);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_twin_of_two_registers_agrees_with_libsecp256k1() {
+        check_vector(super::super::vector::Twin::detect(), 20_000);
     }
 
     #[test]
@@ -228,23 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn proving_leaves_open_what_the_lanes_do_not_accept() {
+    fn proving_learns_hints_and_leaves_open_what_the_lanes_do_not_accept() {
         let engine = LanesEngine::on(Portable([0; 8])).unwrap();
         let (rows, want) = self_test::rows();
-        let mut proved = vec![true; rows.len()];
-        engine.prove(&rows, &mut proved);
+        let (mut proved, mut hints) = (vec![true; rows.len()], vec![Hint::Unknown; rows.len()]);
+        engine.prove(&rows, &mut hints, &mut proved);
+        let known = self_test::hints();
+        for row in 0..rows.len() {
+            assert_eq!(hints[row], if proved[row] { known[row] } else { Hint::Unknown }, "{:x?}", rows[row]);
+        }
         assert!(proved.iter().zip(&want).all(|(proved, want)| !proved || *want));
         let counters = engine.counters();
         assert_eq!((counters.lanes, counters.fallbacks), (proved.iter().filter(|proved| **proved).count() as u64, 0));
         assert!(counters.lanes > 0);
         let few = &rows[..ROWS_MIN - 1];
-        engine.prove(few, &mut proved[..few.len()]);
+        engine.prove(few, &mut vec![Hint::Unknown; few.len()], &mut proved[..few.len()]);
         assert_eq!(proved[..few.len()], want[..few.len()]);
-    }
-
-    #[test]
-    #[should_panic(expected = "accepted what libsecp256k1 refuses")]
-    fn a_failed_audit_stops_the_program() {
-        audit(&self_test::rows().0[1], verify_one);
     }
 }

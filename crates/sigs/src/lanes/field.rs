@@ -76,6 +76,20 @@ impl<W: Word> Field<W> {
         ])
     }
 
+    /// The element in four words of 64 bits, lowest first, below 2^256 but not always below p.
+    #[inline(always)]
+    pub fn to_vectors(self) -> [W; 4] {
+        // A reduction clears what stands above 2^256 before it moves the last carries: hardly ever one gets there again.
+        let folded = if self.0[4].has(!LOW_48) == 0 { self } else { self.sum().tighten() };
+        let [a, b, c, d, e] = folded.0;
+        [
+            a | b.left::<52>(),
+            b.right::<12>() | c.left::<40>(),
+            c.right::<24>() | d.left::<28>(),
+            d.right::<36>() | e.left::<16>(),
+        ]
+    }
+
     /// One constant in every lane.
     #[inline(always)]
     pub fn constant(seed: W, words: [u64; 4]) -> Self {
@@ -153,22 +167,30 @@ impl<W: Vector> Field<W> {
     /// The canonical value of every lane, four words of 64 bits, lowest first.
     #[inline(always)]
     pub fn to_words(self) -> [[u64; 4]; 8] {
-        let folded = self.sum().tighten();
-        let limbs = folded.0.map(|limb| limb.store().0);
-        std::array::from_fn(|lane| {
-            let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|k| limbs[k][lane]);
-            let words = [a | b << 52, b >> 12 | c << 40, c >> 24 | d << 28, d >> 36 | e << 16];
-            // At or above p: adding FOLD_256 subtracts p modulo 2^256.
-            let mut carry = u128::from(FOLD_256);
-            let raised = words.map(|word| {
-                carry += u128::from(word);
-                let low = carry as u64;
-                carry >>= 64;
-                low
-            });
-            if carry > 0 { raised } else { words }
-        })
+        let limbs = self.sum().tighten().0.map(|limb| limb.store().0);
+        std::array::from_fn(|lane| canonical_words([0, 1, 2, 3, 4].map(|k| limbs[k][lane])))
     }
+
+    /// The canonical value of the first lane.
+    #[inline(always)]
+    pub fn first_words(self) -> [u64; 4] {
+        let [a, b, c, d, e] = self.sum().tighten().0;
+        canonical_words([a.store().0[0], b.store().0[0], c.store().0[0], d.store().0[0], e.store().0[0]])
+    }
+}
+
+/// The value below p of limbs below 2^256.
+fn canonical_words([a, b, c, d, e]: [u64; 5]) -> [u64; 4] {
+    let words = [a | b << 52, b >> 12 | c << 40, c >> 24 | d << 28, d >> 36 | e << 16];
+    // At or above p: adding FOLD_256 subtracts p modulo 2^256.
+    let mut carry = u128::from(FOLD_256);
+    let raised = words.map(|word| {
+        carry += u128::from(word);
+        let low = carry as u64;
+        carry >>= 64;
+        low
+    });
+    if carry > 0 { raised } else { words }
 }
 
 impl<W: Word> Factor<W> {

@@ -2,18 +2,18 @@
 //!
 //! In:     a seed; limbs at 0, at their largest, next to both, and random ones.
 //! Out:    nothing.
-//! Fails:  where a lane's value differs from the plain one, in plain Rust or, where there is one, in AVX-512.
+//! Fails:  where a lane's value differs from the plain one, in plain Rust or in a vector the processor has.
 //! Source: plain.rs; the formulas of affine addition as school teaches them.
 
 use stdx::random::Random;
 
 use super::field::{Columns, Factor, Field, P_WORDS, square_roots};
-use super::inverse::Modulus;
-use super::plain;
 use super::point::{Affine, Jacobian};
 #[cfg(target_arch = "x86_64")]
-use super::vector::{Ifma, enter_ifma};
+use super::vector::{AvxIfma, Ifma, Twin, enter_avx_ifma, enter_ifma, enter_twin};
 use super::vector::{LANES, Lanes, Portable, Vector};
+use crate::number::inverse::Modulus;
+use crate::number::plain;
 
 type Number = [u64; 4];
 /// Limbs of an element in every lane.
@@ -177,6 +177,34 @@ enter_ifma! {
     fn elements_ifma(a: &Limbs, b: &Limbs, raw: &Limbs) -> Vec<[Number; LANES]> = elements;
     fn points_ifma(limbs: &[Limbs; 7], inverses: &[[Lanes; 4]; 2]) -> Vec<[Number; LANES]> = points;
 }
+#[cfg(target_arch = "x86_64")]
+enter_avx_ifma! {
+    fn elements_avx_ifma(a: &Limbs, b: &Limbs, raw: &Limbs) -> Vec<[Number; LANES]> = elements;
+    fn points_avx_ifma(limbs: &[Limbs; 7], inverses: &[[Lanes; 4]; 2]) -> Vec<[Number; LANES]> = points;
+}
+#[cfg(target_arch = "x86_64")]
+enter_twin! {
+    fn elements_twin(a: &Limbs, b: &Limbs, raw: &Limbs) -> Vec<[Number; LANES]> = elements;
+    fn points_twin(limbs: &[Limbs; 7], inverses: &[[Lanes; 4]; 2]) -> Vec<[Number; LANES]> = points;
+}
+
+/// The results of each vector this processor has, by name; plain Rust's first.
+#[cfg(target_arch = "x86_64")]
+macro_rules! on_every_vector {
+    ($($argument:expr),*; $portable:ident, $ifma:ident, $avx_ifma:ident, $twin:ident) => {{
+        let mut results = vec![(Portable::NAME, $portable(Portable([0; 8]), $($argument),*))];
+        results.extend(Ifma::detect().map(|seed| (Ifma::NAME, $ifma(seed, $($argument),*))));
+        results.extend(AvxIfma::detect().map(|seed| (AvxIfma::NAME, $avx_ifma(seed, $($argument),*))));
+        results.extend(Twin::detect().map(|seed| (Twin::NAME, $twin(seed, $($argument),*))));
+        results
+    }};
+}
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! on_every_vector {
+    ($($argument:expr),*; $portable:ident, $ifma:ident, $avx_ifma:ident, $twin:ident) => {
+        [(Portable::NAME, $portable(Portable([0; 8]), $($argument),*))]
+    };
+}
 
 /// Compares every lane of every result.
 #[track_caller]
@@ -199,10 +227,9 @@ fn elements_at_the_limits_are_exact() {
             }
         }
         let want = |lane| plain_elements(value(&a, lane), value(&b, lane), value(&raw, lane));
-        check(&elements(Portable([0; 8]), &a, &b, &raw), want, &format!("plain Rust, round {round}"));
-        #[cfg(target_arch = "x86_64")]
-        if let Some(ifma) = Ifma::detect() {
-            check(&elements_ifma(ifma, &a, &b, &raw), want, &format!("AVX-512, round {round}"));
+        let results = on_every_vector!(&a, &b, &raw; elements, elements_ifma, elements_avx_ifma, elements_twin);
+        for (name, got) in results {
+            check(&got, want, &format!("{name}, round {round}"));
         }
     }
 }
@@ -228,10 +255,9 @@ fn points_at_the_limits_are_exact() {
             }
         }
         let want = |lane| plain_points(values(lane));
-        check(&points(Portable([0; 8]), &all, &inverses), want, &format!("plain Rust, round {round}"));
-        #[cfg(target_arch = "x86_64")]
-        if let Some(ifma) = Ifma::detect() {
-            check(&points_ifma(ifma, &all, &inverses), want, &format!("AVX-512, round {round}"));
+        let results = on_every_vector!(&all, &inverses; points, points_ifma, points_avx_ifma, points_twin);
+        for (name, got) in results {
+            check(&got, want, &format!("{name}, round {round}"));
         }
         compared += 1;
     }

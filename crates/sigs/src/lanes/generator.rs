@@ -10,9 +10,9 @@ use secp256k1::{PublicKey, SecretKey};
 use super::chain::Chain;
 use super::digits::GENERATOR_BITS;
 use super::field::Field;
-use super::order::words_from_bytes;
 use super::point::Affine;
 use super::vector::{LANES, Lanes, Mask, Vector};
+use crate::number::order::words_from_bytes;
 
 /// Rows of a table: one for each size of an odd digit.
 pub const ROWS: usize = 1 << (GENERATOR_BITS - 1);
@@ -92,9 +92,10 @@ pub fn look_up<W: Vector>(table: &Table, row: W, negative: Mask) -> Affine<W> {
 #[cfg(test)]
 pub mod tests {
     use super::super::field::P_WORDS;
+    use super::super::stages;
     use super::super::vector::Portable;
-    use super::super::{plain, stages};
     use super::*;
+    use crate::number::plain;
 
     /// Compares every `stride`th row with libsecp256k1's multiples.
     pub fn check(generator: &Generator, stride: usize) {

@@ -1,27 +1,29 @@
 //! The engine that checks eight signatures at a time.
 //!
 //! In:     rows of [`crate::Check`].
-//! Out:    [`LanesEngine`], an [`crate::Engine`] some eight times as fast as libsecp256k1 on one core.
-//! Fails:  where the processor has no AVX-512 IFMA; see engine.rs.
-//! Source: docs/signatures.md. Read upwards: vector.rs (the processor), field.rs, point.rs, chain.rs (inverses), order.rs
-//!         and digits.rs (multipliers), rows.rs (what comes in), stages.rs (the computation), engine.rs (the verdict).
+//! Out:    [`start`], an [`crate::Engine`] some eight times (AVX-512) or four times (AVX-IFMA) as fast as libsecp256k1.
+//! Fails:  where the processor has no IFMA; see engine.rs.
+//! Source: docs/signatures.md. Read upwards: vector.rs (the processor: vector_512.rs, vector_256.rs), field.rs, point.rs,
+//!         chain.rs (inverses), digits.rs (multipliers), row.rs and rows.rs (what comes in), stages.rs (the
+//!         computation), engine.rs (the verdict).
 
 #[cfg(test)]
 mod bounds;
-mod chain;
+pub mod chain;
 pub mod digits;
-mod engine;
-mod field;
+pub mod engine;
+pub mod field;
 #[cfg(test)]
 mod field_tests;
 mod generator;
-mod inverse;
-pub mod order;
-#[cfg(test)]
-mod plain;
-mod point;
+pub mod point;
+pub mod row;
 mod rows;
-mod stages;
-mod vector;
+pub mod stages;
+pub mod vector;
+#[cfg(target_arch = "x86_64")]
+mod vector_256;
+#[cfg(target_arch = "x86_64")]
+mod vector_512;
 
-pub use engine::LanesEngine;
+pub use engine::start;

@@ -5,7 +5,7 @@
 //! Fails:  never; lanes with an exception (a sum of equal or opposite points) are undecided, their neighbours are not.
 //! Source: docs/signatures.md, "Sums" and "Exceptions".
 //!
-//! Every stage is generic; [`Machine`] has it compiled for AVX-512, and in the tests in plain Rust too.
+//! Every stage is generic; [`Machine`] has it compiled for each kind of register, and in the tests in plain Rust too.
 
 use super::chain::Chain;
 use super::digits::{GENERATOR_DIGITS, WINDOWS, digit};
@@ -16,8 +16,10 @@ use super::rows::{GROUPS, Group, ORDER};
 #[cfg(test)]
 use super::vector::Portable;
 #[cfg(target_arch = "x86_64")]
-use super::vector::{Ifma, enter_ifma};
+use super::vector::{AvxIfma, Ifma, enter_avx_ifma, enter_ifma};
 use super::vector::{Lanes, Mask, Vector};
+#[cfg(all(test, target_arch = "x86_64"))]
+use super::vector::{Twin, enter_twin};
 
 /// Rows of a key's table: Q, 3Q, .. 31Q.
 const MULTIPLES: usize = 16;
@@ -38,7 +40,7 @@ const TOGETHER: usize = 2;
 const ROOTS_TOGETHER: usize = 4;
 
 /// beta, a cube root of one modulo p: (beta x, y) is lambda times (x, y).
-const BETA: [u64; 4] = [0xc139_6c28_7195_01ee, 0x9cf0_4975_12f5_8995, 0x6e64_479e_ac34_34e9, 0x7ae9_6a2b_657c_0710];
+pub const BETA: [u64; 4] = [0xc139_6c28_7195_01ee, 0x9cf0_4975_12f5_8995, 0x6e64_479e_ac34_34e9, 0x7ae9_6a2b_657c_0710];
 
 type KeyTable = [[Lanes; PARTS]; MULTIPLES];
 
@@ -49,6 +51,8 @@ pub struct Scratch<W> {
     pub groups: Vec<Group>,
     /// Lanes that may still be accepted.
     sound: [Mask; GROUPS],
+    /// Lanes whose sum has an odd y, where that was asked for.
+    pub odd: [Mask; GROUPS],
     keys: Vec<[Affine<W>; KEY_POINTS]>,
     tables: Vec<KeyTable>,
     chain: Chain<W>,
@@ -66,6 +70,7 @@ impl<W: Vector> Scratch<W> {
             seed,
             groups: vec![Group::default(); GROUPS],
             sound: [0; GROUPS],
+            odd: [0; GROUPS],
             keys: vec![[point; KEY_POINTS]; GROUPS],
             tables: vec![[[Lanes::default(); PARTS]; MULTIPLES]; GROUPS],
             chain: Chain::new(seed, BLOCK * FIRST_SUMS),
@@ -89,10 +94,11 @@ pub trait Machine: Vector {
     /// The sum over all windows, for the groups of one block.
     fn multiply(seed: Self, scratch: &mut Scratch<Self>, groups: [usize; 2]);
     /// Compares the sums with the rows' r.
-    fn decide(seed: Self, scratch: &mut Scratch<Self>, count: usize);
+    fn decide(seed: Self, scratch: &mut Scratch<Self>, count: usize, learn: bool);
 
-    /// All of it for the first `count` groups: the lanes accepted.
-    fn accept(scratch: &mut Scratch<Self>, generator: &Generator, count: usize) -> [Mask; GROUPS] {
+    /// All of it for the first `count` groups: the lanes accepted. Where they are to `learn`, `scratch.odd` says of each
+    /// of them whether y(u1 G + u2 Q) is odd.
+    fn accept(scratch: &mut Scratch<Self>, generator: &Generator, count: usize, learn: bool) -> [Mask; GROUPS] {
         assert!(count <= GROUPS, "no more groups than there is memory for");
         let seed = scratch.seed;
         Self::decompress(seed, scratch, count);
@@ -102,19 +108,9 @@ pub trait Machine: Vector {
             Self::sum_windows(seed, scratch, generator, groups);
             Self::multiply(seed, scratch, groups);
         }
-        Self::decide(seed, scratch, count);
+        Self::decide(seed, scratch, count, learn);
         scratch.sound
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-enter_ifma! {
-    fn generator_ifma() -> Generator = Generator::build;
-    fn decompress_ifma(scratch: &mut Scratch<Ifma>, count: usize) = decompress;
-    fn multiply_keys_ifma(scratch: &mut Scratch<Ifma>, count: usize) = multiply_keys;
-    fn sum_windows_ifma(scratch: &mut Scratch<Ifma>, generator: &Generator, groups: [usize; 2]) = sum_windows;
-    fn multiply_ifma(scratch: &mut Scratch<Ifma>, groups: [usize; 2]) = multiply;
-    fn decide_ifma(scratch: &mut Scratch<Ifma>, count: usize) = decide;
 }
 
 /// Names the functions that are a machine's stages.
@@ -136,8 +132,8 @@ macro_rules! machine {
             fn multiply(seed: Self, scratch: &mut Scratch<Self>, groups: [usize; 2]) {
                 $multiply(seed, scratch, groups);
             }
-            fn decide(seed: Self, scratch: &mut Scratch<Self>, count: usize) {
-                $decide(seed, scratch, count);
+            fn decide(seed: Self, scratch: &mut Scratch<Self>, count: usize, learn: bool) {
+                $decide(seed, scratch, count, learn);
             }
         }
     };
@@ -145,8 +141,34 @@ macro_rules! machine {
 
 #[cfg(test)]
 machine!(Portable: Generator::build, decompress, multiply_keys, sum_windows, multiply, decide);
+
+/// The stages compiled for a vector of the processor, in a module of their own.
 #[cfg(target_arch = "x86_64")]
-machine!(Ifma: generator_ifma, decompress_ifma, multiply_keys_ifma, sum_windows_ifma, multiply_ifma, decide_ifma);
+macro_rules! compiled_machine {
+    ($type:ident: $enter:ident, $module:ident) => {
+        mod $module {
+            use super::*;
+
+            $enter! {
+                fn generator() -> Generator = Generator::build;
+                fn decompress(scratch: &mut Scratch<$type>, count: usize) = super::decompress;
+                fn multiply_keys(scratch: &mut Scratch<$type>, count: usize) = super::multiply_keys;
+                fn sum_windows(scratch: &mut Scratch<$type>, generator: &Generator, groups: [usize; 2]) =
+                    super::sum_windows;
+                fn multiply(scratch: &mut Scratch<$type>, groups: [usize; 2]) = super::multiply;
+                fn decide(scratch: &mut Scratch<$type>, count: usize, learn: bool) = super::decide;
+            }
+            machine!($type: generator, decompress, multiply_keys, sum_windows, multiply, decide);
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+compiled_machine!(Ifma: enter_ifma, one_register);
+#[cfg(target_arch = "x86_64")]
+compiled_machine!(AvxIfma: enter_avx_ifma, two_registers);
+#[cfg(all(test, target_arch = "x86_64"))]
+compiled_machine!(Twin: enter_twin, twin);
 
 #[inline(always)]
 fn load<V: Vector, const N: usize>(seed: V, lanes: &[Lanes; N]) -> [V; N] {
@@ -326,10 +348,10 @@ fn multiply<V: Vector>(_: V, scratch: &mut Scratch<V>, [start, end]: [usize; 2])
 
 /// Which lanes' sums say that the signature is good.
 ///
-/// x(R) = r is tested as r Z^2 = X; Z is not zero, so this is exact. Only BIP 340 asks for y, and so for 1/Z.
+/// x(R) = r is tested as r Z^2 = X; Z is not zero, so this is exact. Only BIP 340 and hints ask for y, and so for 1/Z.
 #[inline(always)]
-fn decide<V: Vector>(seed: V, scratch: &mut Scratch<V>, count: usize) {
-    let Scratch { groups, chain, sound, results, .. } = scratch;
+fn decide<V: Vector>(seed: V, scratch: &mut Scratch<V>, count: usize, learn: bool) {
+    let Scratch { groups, chain, sound, odd, results, .. } = scratch;
     let order = Field::constant(seed, ORDER);
     for ((group, result), sound) in groups[..count].iter().zip(results.iter()).zip(sound.iter_mut()) {
         let r = Field::from_words(load(seed, &group.r));
@@ -342,7 +364,7 @@ fn decide<V: Vector>(seed: V, scratch: &mut Scratch<V>, count: usize) {
         }
         *sound &= equal & !result.z.mask().is_zero();
     }
-    if groups[..count].iter().all(|group| group.schnorr == 0) {
+    if !learn && groups[..count].iter().all(|group| group.schnorr == 0) {
         return;
     }
     chain.clear();
@@ -354,7 +376,7 @@ fn decide<V: Vector>(seed: V, scratch: &mut Scratch<V>, count: usize) {
         let (result, inverse) = (&results[number], chain.pop());
         let cube = inverse.times(inverse.squared());
         // The result is the negative of R: its y is even where that of R is odd, for neither is zero.
-        let even = result.w.times(cube).mask().halve().is_odd();
-        sound[number] &= even | !groups[number].schnorr;
+        odd[number] = !result.w.times(cube).mask().halve().is_odd();
+        sound[number] &= !(odd[number] & groups[number].schnorr);
     }
 }

@@ -29,8 +29,13 @@ const HALF_ORDER: [u8; 32] = [
     0x73, 0x57, 0xa4, 0x50, 0x1d, 0xdf, 0xe9, 0x2f, 0x46, 0x68, 0x1b, 0x20, 0xa0,
 ];
 
-/// Nonces in the set: enough that signatures look unlike each other, few enough to make in 0.1 s.
-const NONCE_COUNT: usize = 2048;
+/// Least nonces in the set: enough that signatures look unlike each other, few enough to make in 0.1 s.
+const NONCES_MIN: usize = 2048;
+/// Most: of a thousand signatures eight share a nonce with another of them, so that long chains are to an engine that
+/// batches what real ones are, where none do.
+const NONCES_MAX: usize = 65_536;
+/// Keys for each nonce between the two.
+const KEYS_PER_NONCE: usize = 4;
 /// Keys made in one piece of work.
 const KEYS_PER_PIECE: u32 = 4096;
 
@@ -114,10 +119,10 @@ fn x_of(key: &PublicKey) -> ([u8; 32], bool) {
     (bytes[1..].try_into().expect("32 bytes"), bytes[0] == 3)
 }
 
-fn make_nonces(seed: u64) -> Vec<Nonce> {
+fn make_nonces(seed: u64, count: usize) -> Vec<Nonce> {
     let mut random = stream(seed, 0x6e6f_6e63);
-    let mut nonces: Vec<(SecretKey, [u8; 32])> = Vec::with_capacity(NONCE_COUNT);
-    while nonces.len() < NONCE_COUNT {
+    let mut nonces: Vec<(SecretKey, [u8; 32])> = Vec::with_capacity(count);
+    while nonces.len() < count {
         let Ok(secret) = SecretKey::from_secret_bytes(random.bytes()) else { continue };
         let (x, odd) = x_of(&PublicKey::from_secret_key(&secret));
         if x < ORDER {
@@ -125,15 +130,15 @@ fn make_nonces(seed: u64) -> Vec<Nonce> {
         }
     }
     // One inversion for all (Montgomery): products of all before, then back down.
-    let mut products = Vec::with_capacity(NONCE_COUNT);
+    let mut products = Vec::with_capacity(count);
     let mut product = nonces[0].0;
     for (secret, _) in &nonces[1..] {
         products.push(product);
         product = times(product, &as_scalar(secret));
     }
     let mut rest = inverse(&product);
-    let mut inverses = Vec::with_capacity(NONCE_COUNT);
-    for index in (1..NONCE_COUNT).rev() {
+    let mut inverses = Vec::with_capacity(count);
+    for index in (1..count).rev() {
         inverses.push(times(rest, &as_scalar(&products[index - 1])));
         rest = times(rest, &as_scalar(&nonces[index].0));
     }
@@ -168,7 +173,8 @@ impl Keyring {
         });
         let keys: Vec<PublicKey> = keys.into_iter().flatten().collect();
         let tweaked = (0..keys.len()).map(|_| OnceLock::new()).collect();
-        Keyring { base, keys, nonces: make_nonces(seed), tweaked }
+        let nonces = (keys.len() / KEYS_PER_NONCE).clamp(NONCES_MIN, NONCES_MAX);
+        Keyring { base, keys, nonces: make_nonces(seed, nonces), tweaked }
     }
 
     /// Number of keys; an index beyond it begins again.
@@ -223,7 +229,7 @@ impl Keyring {
         // Chosen by message and key, so a run repeats; a fold is enough to spread.
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
         let mixed = word(digest) ^ word(&secret.to_secret_bytes()[24..]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.nonces[(mixed >> 16) as usize % NONCE_COUNT]
+        &self.nonces[(mixed >> 16) as usize % self.nonces.len()]
     }
 
     /// ECDSA, DER, `s` low.

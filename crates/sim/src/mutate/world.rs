@@ -59,8 +59,7 @@ impl World {
     /// A world that has its first blocks; `take` hears of each.
     pub fn new(seed: u64, take: &mut dyn FnMut(&[u8])) -> World {
         let keys = Arc::new(Keyring::new(seed, KEYS, &Pool::new("keys", 1)));
-        let engine = sigs::engine(sigs::EngineName::Scalar).expect("the scalar engine is always there");
-        let judge = Judge::new(Params::of(Network::Regtest), engine, NOW_S);
+        let judge = Judge::new(Params::of(Network::Regtest), Arc::new(sigs::Jury::new()), NOW_S);
         let locks = Kind::ALL.into_iter().flat_map(|kind| (0..SCRIPTS_PER_KIND).map(move |key| Lock::new(kind, key)));
         let mut scripts = HashMap::new();
         for lock in locks {

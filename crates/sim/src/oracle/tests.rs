@@ -1,6 +1,7 @@
 //! Forged chains before both judges.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::judge::Refusal;
 use super::*;
@@ -11,8 +12,7 @@ use stdx::pool::Pool;
 use stdx::random::Random;
 
 fn judge() -> Judge {
-    let engine = sigs::engine(sigs::EngineName::Scalar).expect("always there");
-    Judge::new(Params::of(Network::Regtest), engine, 1_700_000_000)
+    Judge::new(Params::of(Network::Regtest), Arc::new(sigs::Jury::new()), 1_700_000_000)
 }
 
 #[test]

@@ -78,6 +78,11 @@ impl Progress {
         let next = self.next.entry(position.file).or_default();
         *next = end.max(*next);
     }
+
+    /// End of the last record known of a file.
+    pub fn end_of(&self, file: u32) -> u64 {
+        self.next.get(&file).copied().unwrap_or(0)
+    }
 }
 
 /// A file read through one window.
@@ -142,7 +147,8 @@ impl BlockFiles {
     ) -> Result<(), BlockFilesError> {
         let (path, file) = (self.files[&number].clone(), self.file(number)?);
         let length = file.length().map_err(io_error(&path))?;
-        let mut window = Window { file, path, key: self.key, length, bytes: Vec::new(), start: 0 };
+        let key = self.key_of(number);
+        let mut window = Window { file, path, key, length, bytes: Vec::new(), start: 0 };
         let first = progress.next.get(&number).copied().unwrap_or(0);
         let head = first_eight(window.at(first.min(length), NEAR_BYTES, NEAR_BYTES)?);
         if progress.searched.get(&number) == Some(&(length, head)) {

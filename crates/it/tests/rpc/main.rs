@@ -1,0 +1,11 @@
+//! Bitcoin Core's JSON-RPC, REST and their HTTP, on a forged chain with the real writer, mempool and sockets.
+
+mod world;
+
+mod abuse;
+mod checked;
+mod golden;
+mod http;
+mod mining;
+mod speed;
+mod types;

@@ -1,0 +1,75 @@
+//! New blocks are told of, to each peer the way it asked for.
+//!
+//! In:     the tip of the chain.
+//! Out:    compact blocks, headers, or hashes.
+//! Fails:  never.
+//! Source: Bitcoin Core, `NewPoWValidBlock`, `UpdatedBlockTip`, `SendMessages`; BIP 130, BIP 152.
+
+use primitives::{Block, Header};
+
+use super::{Chain, Hub, Place};
+use crate::peer::PeerId;
+use crate::wire::{CompactBlock, Inventory, InventoryKind, Message};
+
+/// New headers told of at once; where more are new, or blocks were left, the last one's hash does. Core's
+/// `MAX_BLOCKS_TO_ANNOUNCE`.
+const HEADERS_TOLD_MAX: u32 = 8;
+
+impl<C: Chain> Hub<C> {
+    /// Tells peers of a tip they have not been told of.
+    pub(super) fn announce(&mut self) {
+        let tip = self.chain.tip();
+        if tip.hash == self.announced {
+            return;
+        }
+        let on_best = self.chain.on_best(tip.height).is_some_and(|place| place.hash == tip.hash);
+        if self.chain.is_initial_download() || !on_best {
+            self.announced = tip.hash;
+            return;
+        }
+        let fork = self.chain.common_height(&self.announced).min(tip.height);
+        self.announced = tip.hash;
+        let new: Vec<Place> = match tip.height - fork {
+            0 => return,
+            1..=HEADERS_TOLD_MAX => (fork + 1..=tip.height).filter_map(|height| self.chain.on_best(height)).collect(),
+            _ => vec![tip],
+        };
+        let mut compact = None;
+        for id in self.ids() {
+            if self.talks.get(&id).is_some_and(|talk| talk.peer.is_ready()) && !self.knows(id, &tip) {
+                self.tell(id, &new, &mut compact);
+            }
+        }
+    }
+
+    /// Tells one peer of new blocks, lowest first; the compact form of the last is made when the first peer wants it.
+    fn tell(&mut self, id: PeerId, new: &[Place], compact: &mut Option<Message>) {
+        let Some(features) = self.features(id) else { return };
+        let (at_once, headers) = (features.compact_at_once, features.prefers_headers);
+        let tip = new.last().expect("the tip is new");
+        // Only what follows something it has makes sense to it.
+        let lacks = new.iter().position(|place| !self.knows(id, place)).unwrap_or(new.len() - 1);
+        let follows = self.chain.find(&new[lacks].header.previous).is_some_and(|parent| self.knows(id, &parent));
+        let message = if at_once && follows && lacks + 1 == new.len() {
+            if compact.is_none() {
+                *compact = self.compact(tip);
+            }
+            compact.clone()
+        } else if headers && follows {
+            let headers: Vec<Header> = new[lacks..].iter().map(|place| place.header).collect();
+            Some(Message::Headers(headers))
+        } else {
+            None
+        };
+        let by_hash = || Message::Inv(vec![Inventory { kind: InventoryKind::Block, hash: tip.hash.0 }]);
+        self.send(id, &message.unwrap_or_else(by_hash));
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.told = Some(tip.hash);
+        }
+    }
+
+    fn compact(&mut self, place: &Place) -> Option<Message> {
+        let block = Block::parse(self.chain.block(&place.hash)?).ok()?;
+        Some(Message::CompactBlock(CompactBlock::of(&block, self.random.next_u64())))
+    }
+}

@@ -1,0 +1,260 @@
+//! Blocks: what is missing is asked for, what comes goes to the chain, and what the chain says of it falls back on the
+//! sender.
+//!
+//! In:     blocks and compact blocks of peers, verdicts of the chain.
+//! Out:    getdata, getblocktxn; blocks for the chain.
+//! Fails:  a peer that sends a block that breaks a rule loses its connection.
+//! Source: Bitcoin Core, `ProcessMessage` (`BLOCK`, `CMPCTBLOCK`, `BLOCKTXN`), `BlockChecked`,
+//!         `MaybeSetPeerAsAnnouncingHeaderAndIDs`; BIP 152.
+
+use consensus::Work;
+use consensus::header::{check_proof_of_work, work_of};
+use primitives::BlockHash;
+
+use super::talk::Pending;
+use super::{Chain, Hub, JUDGED_BLOCKS_MAX, Judgement, Place};
+use crate::peer::{COMPACT_VERSION, End, PeerId};
+use crate::sync::{Action, Arrival};
+use crate::wire::limits::GETDATA_SENT_MAX;
+use crate::wire::{
+    BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Reconstruction,
+    SendCompact, TxList,
+};
+
+/// Compact blocks are put together this near the tip only: Core's figure too.
+const COMPACT_AHEAD_MAX: u32 = 2;
+/// Peers asked to announce compact blocks at once (BIP 152).
+const ANNOUNCERS_MAX: usize = 3;
+
+impl<C: Chain> Hub<C> {
+    /// What follows from any event: the window moves, blocks are asked for, new blocks are told of.
+    pub(super) fn settle(&mut self) {
+        self.follow_headers();
+        self.follow_tip();
+        self.extend_window();
+        for action in self.window.plan(self.now_ms()) {
+            match action {
+                Action::Request { peer, blocks } => self.request(PeerId(peer), &blocks),
+                Action::Part { peer, .. } => self.end(PeerId(peer), End::ClosedByUs("its blocks come too slowly")),
+            }
+        }
+        self.announce();
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now.monotonic.as_millis() as u64
+    }
+
+    /// The best headers may be others than they were.
+    fn follow_headers(&mut self) {
+        let best = self.chain.best_header();
+        if best.hash == self.best {
+            return;
+        }
+        let fork = self.chain.common_height(&self.best);
+        self.best = best.hash;
+        self.window.cut(fork + 1);
+        let known: Vec<(PeerId, BlockHash)> =
+            self.talks.iter().filter_map(|(id, talk)| Some((*id, talk.known?))).collect();
+        for (id, hash) in known {
+            self.window.has(id.0, self.chain.common_height(&hash));
+        }
+    }
+
+    /// Validation may have got further, or stand on a branch that is to be left.
+    fn follow_tip(&mut self) {
+        let connected = self.chain.common_height(&self.chain.connected().hash);
+        match connected + 1 < self.window.first() {
+            true => self.window.cut(connected + 1),
+            false => self.window.connected(connected),
+        }
+    }
+
+    fn extend_window(&mut self) {
+        let best = self.chain.best_header();
+        // Blocks are worth asking for once the headers have the network's least work.
+        if best.work < Work::from_be_bytes(&self.params.minimum_chainwork) {
+            return;
+        }
+        let end = best.height.saturating_add(1).min(self.window.end() + self.window.room() as u32);
+        let places = (self.window.end()..end).map_while(|height| self.chain.on_best(height));
+        let blocks: Vec<(BlockHash, bool)> = places.map(|place| (place.hash, place.has_block)).collect();
+        self.window.extend(blocks);
+    }
+
+    fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
+        for part in blocks.chunks(GETDATA_SENT_MAX) {
+            let entry = |hash: &BlockHash| Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 };
+            self.send(id, &Message::GetData(part.iter().map(entry).collect()));
+        }
+    }
+
+    /// A block came.
+    pub(super) fn take_block(&mut self, id: PeerId, block: BlockBytes) {
+        let hash = block.hash();
+        if self.chain.find(&hash).is_none() {
+            // Sent without being asked for: its header is as good an announcement as any.
+            self.take_headers(id, vec![block.header()]);
+            self.follow_headers();
+            self.extend_window();
+        }
+        self.keep_block(id, hash, block.into_bytes(), false);
+    }
+
+    /// A block in its full bytes, `compact` where it was put together here.
+    fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, compact: bool) {
+        match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
+            Arrival::Again | Arrival::Unasked => {}
+            Arrival::Wanted { .. } => {
+                self.note_known(id, &hash);
+                if !self.chain.take_block(id, hash, bytes) {
+                    return self.window.lost(&hash);
+                }
+                self.judging.insert(hash, (id, compact));
+                self.judging_order.push_back(hash);
+                if self.judging_order.len() > JUDGED_BLOCKS_MAX
+                    && let Some(oldest) = self.judging_order.pop_front()
+                {
+                    self.judging.remove(&oldest);
+                }
+            }
+        }
+    }
+
+    /// The chain has a new best header or tip.
+    pub fn chain_changed(&mut self, now: crate::moment::Moment) {
+        self.now = now;
+        self.settle();
+    }
+
+    /// The chain has looked at a block, as far as it could.
+    pub fn judged(&mut self, hash: &BlockHash, judgement: Judgement, now: crate::moment::Moment) {
+        self.now = now;
+        let sender = self.judging.remove(hash);
+        match (judgement, sender) {
+            (Judgement::Good, Some((id, _))) => {
+                if let Some(talk) = self.talks.get_mut(&id) {
+                    talk.peer.earned_block(now);
+                }
+                self.choose_announcer(id);
+            }
+            (Judgement::Good, None) => {}
+            (Judgement::Invalid(word), Some((id, _))) => self.misbehaved(id, word),
+            (Judgement::Invalid(_), None) => {}
+            (Judgement::Mutated(word), sender) => {
+                self.window.lost(hash);
+                // Two transactions may share an identifier: a block put together here says nothing about its sender.
+                if let Some((id, false)) = sender {
+                    self.misbehaved(id, word);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    pub(super) fn take_not_found(&mut self, id: PeerId, inventory: &[Inventory]) {
+        for entry in inventory.iter().filter(|entry| entry.kind.is_block()) {
+            self.window.not_found(id.0, &BlockHash(entry.hash));
+        }
+    }
+
+    /// A compact block came.
+    pub(super) fn take_compact(&mut self, id: PeerId, compact: CompactBlock) {
+        let header = compact.header;
+        let hash = header.hash();
+        let Some(parent) = self.chain.find(&header.previous) else { return self.ask_for_headers(id) };
+        if check_proof_of_work(&hash, header.bits, &self.params).is_err() {
+            return self.misbehaved(id, "header with invalid proof of work");
+        }
+        if parent.work + work_of(header.bits) < self.chain.enough_work() {
+            return;
+        }
+        self.take_headers(id, vec![header]);
+        self.follow_headers();
+        self.follow_tip();
+        self.extend_window();
+        let near = self.chain.find(&hash).filter(|place| {
+            !place.has_block && place.height <= self.chain.tip().height.saturating_add(COMPACT_AHEAD_MAX)
+        });
+        if near.is_some() && self.window.wants(&hash) && self.talks.contains_key(&id) {
+            self.put_together(id, hash, compact);
+        }
+    }
+
+    fn put_together(&mut self, id: PeerId, hash: BlockHash, compact: CompactBlock) {
+        let txs = self.chain.known_txs();
+        let known = txs.iter().map(|(wtxid, tx)| (wtxid, tx));
+        match Reconstruction::start(compact, known) {
+            Ok(reconstruction) => {
+                let indexes = reconstruction.missing();
+                self.window.expect(id.0, &hash, self.now_ms());
+                let pending = Pending { hash, reconstruction };
+                if indexes.is_empty() {
+                    return self.finish(id, pending, &TxList::of([]));
+                }
+                self.send(id, &Message::GetBlockTxs(BlockTxsRequest { block: hash, indexes }));
+                if let Some(talk) = self.talks.get_mut(&id) {
+                    talk.pending = Some(pending);
+                }
+            }
+            Err(error) if error.is_misbehaviour() => self.misbehaved(id, "invalid compact block"),
+            // The whole block is asked for by the window.
+            Err(_) => {}
+        }
+    }
+
+    /// The missing transactions of a compact block came.
+    pub(super) fn take_block_txs(&mut self, id: PeerId, txs: &BlockTxs) {
+        let Some(talk) = self.talks.get_mut(&id) else { return };
+        if let Some(pending) = talk.pending.take_if(|pending| pending.hash == txs.block) {
+            self.finish(id, pending, &txs.txs);
+        }
+    }
+
+    fn finish(&mut self, id: PeerId, pending: Pending, txs: &TxList) {
+        let hash = pending.hash;
+        match pending.reconstruction.finish(txs) {
+            Ok(block) => self.keep_block(id, hash, block.bytes().to_vec(), true),
+            Err(error) if error.is_misbehaviour() => {
+                self.misbehaved(id, "invalid compact block/non-matching block transactions")
+            }
+            // An identifier stood for two transactions: the block is asked for whole.
+            Err(_) => self.request(id, &[hash]),
+        }
+    }
+
+    /// Whoever brought a good new block announces the next ones at once; three peers do, and one of them we chose.
+    fn choose_announcer(&mut self, id: PeerId) {
+        if self.chain.is_initial_download() || !self.features(id).is_some_and(|features| features.compact_blocks) {
+            return;
+        }
+        if let Some(index) = self.announcers.iter().position(|announcer| *announcer == id) {
+            let id = self.announcers.remove(index);
+            self.announcers.push(id);
+            return;
+        }
+        if self.announcers.len() == ANNOUNCERS_MAX {
+            let outbound = |id: &PeerId| self.talks.get(id).is_some_and(|talk| talk.peer.setup().kind.is_outbound());
+            let chosen = self.announcers.iter().filter(|id| outbound(id)).count();
+            // The last one we chose stays, unless another of that kind comes.
+            let index = usize::from(chosen == 1 && !outbound(&id) && outbound(&self.announcers[0]));
+            let left = self.announcers.remove(index);
+            self.ask_compact(left, false);
+        }
+        self.announcers.push(id);
+        self.ask_compact(id, true);
+    }
+
+    fn ask_compact(&mut self, id: PeerId, announce: bool) {
+        self.send(id, &Message::SendCompact(SendCompact { announce, version: COMPACT_VERSION }));
+    }
+
+    /// The peer has this block of the best headers, or was told of it.
+    pub(super) fn knows(&self, id: PeerId, place: &Place) -> bool {
+        let Some(talk) = self.talks.get(&id) else { return false };
+        let reaches =
+            |hash: Option<BlockHash>| hash.is_some_and(|hash| self.chain.common_height(&hash) >= place.height);
+        self.chain.on_best(place.height).is_some_and(|best| best.hash == place.hash)
+            && (reaches(talk.known) || reaches(talk.told))
+    }
+}

@@ -1,0 +1,303 @@
+//! All peers together: what each says goes to the chain, and what the chain lacks is asked of whoever has it.
+//!
+//! In:     connections, their bytes, the time; what the chain decided.
+//! Out:    bytes for each connection; connections that are over, and why.
+//! Fails:  never as a whole; a peer that breaks a rule loses its connection.
+//! Source: Bitcoin Core, `net_processing.cpp`.
+//!
+//! No socket, no thread, no clock: a seed replays every run. Read `headers` first, then `blocks`, `announce`, `serve`.
+
+mod announce;
+mod blocks;
+mod chain;
+mod headers;
+mod node;
+mod serve;
+#[cfg(test)]
+mod simulation_tests;
+mod talk;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use primitives::{BlockHash, Params};
+use stdx::random::Random;
+
+pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
+use crate::entropy::{self, Entropy};
+use crate::moment::Moment;
+use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
+use crate::sync::{Limits, Window};
+use crate::wire::{Message, PeerAddress};
+pub use node::{KnownTxs, NodeChain, judgement_of};
+use talk::Talk;
+
+pub use serve::UploadBudget;
+
+/// Blocks whose senders are remembered until they are judged.
+const JUDGED_BLOCKS_MAX: usize = 8_192;
+
+/// A connection that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Whose.
+    pub id: PeerId,
+    /// Why.
+    pub end: End,
+    /// Its address is to be discouraged.
+    pub discourage: bool,
+}
+
+/// A node's side of all its conversations.
+pub struct Hub<C> {
+    chain: C,
+    params: Arc<Params>,
+    local: Arc<Local>,
+    random: Random,
+    talks: BTreeMap<PeerId, Talk>,
+    window: Window,
+    /// The best header the window follows.
+    best: BlockHash,
+    /// The tip peers have been told of.
+    announced: BlockHash,
+    /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
+    judging: HashMap<BlockHash, (PeerId, bool)>,
+    judging_order: VecDeque<BlockHash>,
+    /// Those who announce compact blocks to us, the last chosen last.
+    announcers: Vec<PeerId>,
+    upload: UploadBudget,
+    addresses: Vec<(PeerId, Vec<PeerAddress>)>,
+    address_questions: Vec<PeerId>,
+    gone: Vec<Gone>,
+    now: Moment,
+}
+
+impl<C: Chain> Hub<C> {
+    /// A hub without peers.
+    pub fn new(
+        chain: C,
+        params: Arc<Params>,
+        local: Arc<Local>,
+        limits: Limits,
+        upload: UploadBudget,
+        entropy: &mut dyn Entropy,
+    ) -> Hub<C> {
+        let (tip, best) = (chain.tip(), chain.best_header());
+        Hub {
+            window: Window::new(limits, tip.height),
+            best: best.hash,
+            announced: tip.hash,
+            chain,
+            params,
+            local,
+            random: Random::new(entropy::number(entropy)),
+            talks: BTreeMap::new(),
+            judging: HashMap::new(),
+            judging_order: VecDeque::new(),
+            announcers: Vec::new(),
+            upload,
+            addresses: Vec::new(),
+            address_questions: Vec::new(),
+            gone: Vec::new(),
+            now: Moment::default(),
+        }
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> &C {
+        &self.chain
+    }
+
+    /// The chain, for whoever feeds it.
+    pub fn chain_mut(&mut self) -> &mut C {
+        &mut self.chain
+    }
+
+    /// What all connections have in common.
+    pub fn local(&self) -> &Arc<Local> {
+        &self.local
+    }
+
+    /// Peers by number.
+    pub fn peers(&self) -> impl Iterator<Item = &Peer> {
+        self.talks.values().map(|talk| &talk.peer)
+    }
+
+    /// Height of the best header a peer has shown, as far as it is on our best headers; for `getpeerinfo`.
+    pub fn synced_headers(&self, id: PeerId) -> Option<u32> {
+        let known = self.talks.get(&id)?.known?;
+        Some(self.chain.common_height(&known))
+    }
+
+    /// Blocks on order from a peer.
+    pub fn blocks_on_order(&self, id: PeerId) -> usize {
+        self.window.orders_of(id.0)
+    }
+
+    /// A connection was made.
+    pub fn connect(&mut self, setup: Setup, now: Moment, entropy: &mut dyn Entropy) {
+        let height = self.chain.tip().height as i32;
+        if self.local.start_height != height {
+            Arc::make_mut(&mut self.local).start_height = height;
+        }
+        let peer = Peer::new(setup, self.local.clone(), now, entropy);
+        self.talks.insert(peer.id(), Talk::new(peer));
+    }
+
+    /// Bytes came; none for a connection that is over.
+    pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment, entropy: &mut dyn Entropy) {
+        self.now = now;
+        let mut events = Vec::new();
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.peer.receive(bytes, now, entropy, &mut events);
+        }
+        self.take_events(id, events);
+        self.serve(id);
+        self.settle();
+    }
+
+    /// The connection was closed, by the other side or by the system.
+    pub fn disconnected(&mut self, id: PeerId, now: Moment) {
+        self.now = now;
+        self.end(id, End::ClosedByPeer);
+        self.settle();
+    }
+
+    /// Closes a connection.
+    pub fn close(&mut self, id: PeerId, end: End, now: Moment) {
+        self.now = now;
+        self.end(id, end);
+        self.settle();
+    }
+
+    /// Does what is due; to be called a few times a second.
+    pub fn tick(&mut self, now: Moment, entropy: &mut dyn Entropy) {
+        self.now = now;
+        for id in self.ids() {
+            let mut events = Vec::new();
+            if let Some(talk) = self.talks.get_mut(&id) {
+                talk.peer.tick(now, entropy, &mut events);
+            }
+            self.take_events(id, events);
+            self.check_headers_time(id);
+            self.serve(id);
+        }
+        self.settle();
+    }
+
+    /// Bytes to send to a peer; tell by [`Hub::sent`] how many went out.
+    pub fn output(&self, id: PeerId) -> &[u8] {
+        self.talks.get(&id).map_or(&[], |talk| talk.peer.output())
+    }
+
+    /// So many bytes went out.
+    pub fn sent(&mut self, id: PeerId, count: usize, now: Moment) {
+        self.now = now;
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.peer.sent(count, now);
+        }
+        self.serve(id);
+    }
+
+    /// Connections that are over since this was asked last; what they had to send is lost.
+    pub fn take_gone(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Addresses that came since this was asked last, and from whom.
+    pub fn take_addresses(&mut self) -> Vec<(PeerId, Vec<PeerAddress>)> {
+        std::mem::take(&mut self.addresses)
+    }
+
+    /// Peers that asked for addresses since this was asked last.
+    pub fn take_address_questions(&mut self) -> Vec<PeerId> {
+        std::mem::take(&mut self.address_questions)
+    }
+
+    /// Tells a peer addresses, in the form it understands; what that form cannot say is left away.
+    pub fn tell_addresses(&mut self, id: PeerId, addresses: &[PeerAddress]) {
+        let Some(features) = self.features(id) else { return };
+        let message = match features.addrv2 {
+            true => Message::AddrV2(addresses.to_vec()),
+            false => Message::Addr(addresses.iter().filter(|one| one.endpoint.host.is_ip()).copied().collect()),
+        };
+        if !matches!(&message, Message::Addr(list) | Message::AddrV2(list) if list.is_empty()) {
+            self.send(id, &message);
+        }
+    }
+
+    /// A peer.
+    pub fn peer(&self, id: PeerId) -> Option<&Peer> {
+        self.talks.get(&id).map(|talk| &talk.peer)
+    }
+
+    fn ids(&self) -> Vec<PeerId> {
+        self.talks.keys().copied().collect()
+    }
+
+    fn features(&self, id: PeerId) -> Option<&Features> {
+        self.talks.get(&id).map(|talk| talk.peer.features())
+    }
+
+    fn has_permission(&self, id: PeerId, wanted: Permissions) -> bool {
+        self.talks.get(&id).is_some_and(|talk| talk.peer.setup().permissions.has(wanted))
+    }
+
+    fn send(&mut self, id: PeerId, message: &Message) {
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.peer.send(message);
+        }
+    }
+
+    fn misbehaved(&mut self, id: PeerId, rule: &'static str) {
+        self.end(id, End::Misbehaviour(rule));
+    }
+
+    /// The connection is over for this reason, if it was not before.
+    fn end(&mut self, id: PeerId, end: End) {
+        let mut events = Vec::new();
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.peer.close(end, &mut events);
+        }
+        self.take_events(id, events);
+    }
+
+    fn take_events(&mut self, id: PeerId, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Ready => self.begin(id),
+                Event::Message(message) => self.take_message(id, message),
+                Event::Addresses(addresses) => self.addresses.push((id, addresses)),
+                Event::End(end) => self.forget(id, end),
+            }
+        }
+    }
+
+    fn forget(&mut self, id: PeerId, end: End) {
+        if self.talks.remove(&id).is_none() {
+            return;
+        }
+        self.window.leave(id.0);
+        self.announcers.retain(|announcer| *announcer != id);
+        let discourage = end.is_misbehaviour();
+        self.gone.push(Gone { id, end, discourage });
+    }
+
+    fn take_message(&mut self, id: PeerId, message: Message) {
+        match message {
+            Message::Headers(headers) => self.take_headers(id, headers),
+            Message::Inv(inventory) => self.take_inventory(id, &inventory),
+            Message::Block(block) => self.take_block(id, block),
+            Message::CompactBlock(compact) => self.take_compact(id, compact),
+            Message::BlockTxs(txs) => self.take_block_txs(id, &txs),
+            Message::NotFound(inventory) => self.take_not_found(id, &inventory),
+            Message::GetHeaders(request) => self.serve_headers(id, &request),
+            Message::GetBlocks(request) => self.serve_hashes(id, &request),
+            Message::GetData(inventory) => self.take_wants(id, inventory),
+            Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
+            Message::GetAddr => self.address_questions.push(id),
+            // Transactions and addresses are dealt with elsewhere; the rest asks for what is not offered.
+            _ => {}
+        }
+    }
+}

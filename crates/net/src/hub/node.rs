@@ -1,0 +1,163 @@
+//! The program's chain, as the hub asks it.
+//!
+//! In:     a [`chain::Handle`], and the mempool's transactions.
+//! Out:    answers from the header tree, which nobody holds for long; blocks go to the pool.
+//! Fails:  as [`Chain`] says; judgements come by a channel, for [`super::Hub::judged`].
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, RwLock};
+
+use chain::{Acceptance, Handle, HeaderInfo, HeadersStop, QueueFull, WorkProof};
+use consensus::{BlockError, Work};
+use primitives::{BlockHash, Header, Transaction, Wtxid};
+
+use super::{Chain, HeadersRefusal, Judgement, Place};
+use crate::peer::PeerId;
+
+/// Time a block next to the validated chain has to be younger than the tip to be served, in seconds; Core's
+/// `STALE_RELAY_AGE_LIMIT`.
+const STALE_SERVED_S: u32 = 30 * 24 * 60 * 60;
+
+/// Transactions that a new block may have, replaced as the mempool changes.
+pub type KnownTxs = Arc<RwLock<Arc<[(Wtxid, Transaction)]>>>;
+
+/// The chain behind a handle.
+pub struct NodeChain {
+    handle: Handle,
+    known_txs: KnownTxs,
+    judgements: Sender<(BlockHash, Judgement)>,
+}
+
+impl NodeChain {
+    /// The chain, and the judgements on blocks it was given.
+    ///
+    /// What the writer finds out later comes as [`chain::Event::BlockJudged`]; [`judgement_of`] says what it means.
+    pub fn new(handle: Handle, known_txs: KnownTxs) -> (NodeChain, Receiver<(BlockHash, Judgement)>) {
+        let (judgements, receiver) = channel();
+        (NodeChain { handle, known_txs, judgements }, receiver)
+    }
+
+    /// The handle.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+/// What a verdict on a block says about who sent it.
+pub fn judgement_of(verdict: &Result<(), BlockError>) -> Judgement {
+    match verdict {
+        Ok(()) => Judgement::Good,
+        Err(error) if error.is_mutation() => Judgement::Mutated(error.reject_word()),
+        Err(error) => Judgement::Invalid(error.reject_word()),
+    }
+}
+
+/// What the door's answer says about who sent the block.
+fn judgement_at_door(acceptance: &Acceptance) -> Option<(BlockHash, Judgement)> {
+    let word = acceptance.word().unwrap_or_default();
+    match acceptance {
+        Acceptance::Stored { hash, .. } | Acceptance::Duplicate { hash } => Some((*hash, Judgement::Good)),
+        Acceptance::Refused { hash, header_invalid: true, .. } => Some((*hash, Judgement::Invalid(word))),
+        Acceptance::Refused { hash, .. } => Some((*hash, Judgement::Mutated(word))),
+        Acceptance::KnownInvalid { hash } | Acceptance::InvalidParent { hash } => {
+            Some((*hash, Judgement::Invalid(word)))
+        }
+        // Asked for by its header, so the parent is known and the work proved: the header was refused meanwhile.
+        Acceptance::UnknownParent { hash, .. } | Acceptance::LowWork { hash } => {
+            Some((*hash, Judgement::Mutated(word)))
+        }
+        Acceptance::Malformed { .. } | Acceptance::NotKept => None,
+    }
+}
+
+fn place(info: HeaderInfo) -> Place {
+    Place {
+        hash: info.hash,
+        header: info.header,
+        height: info.height,
+        work: info.work,
+        median_time_past_s: info.median_time_past_s,
+        has_block: info.has_block,
+        is_invalid: info.is_invalid,
+    }
+}
+
+impl Chain for NodeChain {
+    fn find(&self, hash: &BlockHash) -> Option<Place> {
+        self.handle.header(hash).map(place)
+    }
+
+    fn best_header(&self) -> Place {
+        place(self.handle.best_header())
+    }
+
+    fn tip(&self) -> Place {
+        place(self.handle.active_tip())
+    }
+
+    fn connected(&self) -> Place {
+        place(self.handle.connected_tip())
+    }
+
+    fn on_best(&self, height: u32) -> Option<Place> {
+        self.handle.ancestor(&self.handle.best_header().hash, height).map(place)
+    }
+
+    fn common_height(&self, hash: &BlockHash) -> u32 {
+        self.handle.fork_of(hash, &self.handle.best_header().hash).map_or(0, |fork| fork.height)
+    }
+
+    fn locator(&self, from: &BlockHash) -> Vec<BlockHash> {
+        self.handle.locator(from)
+    }
+
+    fn headers_after(&self, locator: &[BlockHash], stop: &BlockHash, count: usize) -> Vec<Header> {
+        self.handle.headers_after(locator, stop, count)
+    }
+
+    fn may_serve(&self, hash: &BlockHash) -> bool {
+        let (Some(info), tip) = (self.handle.header(hash), self.handle.active_tip()) else { return false };
+        // A branch that was left says which blocks we saw: only young ones, which everybody saw, are served.
+        info.is_active || (!info.is_invalid && tip.header.time_s < info.header.time_s.saturating_add(STALE_SERVED_S))
+    }
+
+    fn block(&self, hash: &BlockHash) -> Option<Vec<u8>> {
+        self.handle.block_bytes(hash)
+    }
+
+    fn enough_work(&self) -> Work {
+        self.handle.anti_dos_work()
+    }
+
+    fn is_initial_download(&self) -> bool {
+        self.handle.is_initial_download()
+    }
+
+    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]> {
+        self.known_txs.read().expect("no panic while held").clone()
+    }
+
+    fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {
+        match self.handle.submit_headers(headers, WorkProof::Proven).stop {
+            None => Ok(()),
+            Some(HeadersStop::UnknownParent { .. }) => Err(HeadersRefusal::UnknownParent),
+            Some(HeadersStop::KnownInvalid { .. } | HeadersStop::InvalidParent { .. }) => {
+                Err(HeadersRefusal::KnownInvalid)
+            }
+            Some(stop) => Err(HeadersRefusal::Invalid(stop.reject_word())),
+        }
+    }
+
+    fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
+        let judgements = self.judgements.clone();
+        let done = move |acceptance: Acceptance| {
+            // Bytes that are no block were not what the header promised.
+            let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
+            let _ = judgements.send(judgement);
+        };
+        match self.handle.submit_block(bytes, WorkProof::Proven, done) {
+            Ok(()) => true,
+            Err(QueueFull(_)) => false,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What peers ask for: headers, block hashes, blocks, parts of blocks.
+//!
+//! In:     getheaders, getblocks, getdata, getblocktxn.
+//! Out:    answers, as fast as the peer reads: nothing is read from disk for a peer whose queue is full.
+//! Fails:  a peer that asks for what cannot be loses its connection; so does one that wants old blocks when the day's upload
+//!         is spent.
+//! Source: Bitcoin Core, `ProcessGetBlockData`, `ProcessMessage` (`GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`),
+//!         `OutboundTargetReached`.
+
+use std::time::Duration;
+
+use consensus::Work;
+use primitives::{Block, BlockHash};
+
+use super::{Chain, Hub};
+use crate::moment::Moment;
+use crate::peer::{End, PeerId, Permissions};
+use crate::wire::limits::{HEADERS_MAX, INVENTORY_MAX};
+use crate::wire::{
+    BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, LocatorRequest, Message, TxList,
+};
+
+/// Hashes of one answer to getblocks; Core's figure.
+const HASHES_MAX: usize = 500;
+/// Blocks below the tip that are served as compact blocks; Core's `MAX_CMPCTBLOCK_DEPTH`.
+const COMPACT_DEPTH_MAX: u32 = 5;
+/// Blocks below the tip whose transactions are served one by one; Core's `MAX_BLOCKTXN_DEPTH`.
+const BLOCK_TXS_DEPTH_MAX: u32 = 10;
+/// Blocks older than this count as history when the upload is nearly spent; Core's `HISTORICAL_BLOCK_AGE`.
+const HISTORY_AGE_S: u64 = 7 * 24 * 60 * 60;
+/// The time an upload budget is for.
+const UPLOAD_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is kept back for new blocks: one an ten minutes, each of the largest size (Core: `OutboundTargetReached`).
+const NEW_BLOCK_BYTES: u64 = 4_000_000;
+
+/// How many bytes of blocks may be served in a day.
+#[derive(Clone, Debug)]
+pub struct UploadBudget {
+    bytes_max: Option<u64>,
+    spent: u64,
+    since: Moment,
+}
+
+impl UploadBudget {
+    /// A budget in bytes a day; none for as much as is asked for.
+    pub fn new(bytes_max: Option<u64>) -> UploadBudget {
+        UploadBudget { bytes_max, spent: 0, since: Moment::default() }
+    }
+
+    /// Bytes served since the day began.
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    fn spend(&mut self, bytes: u64, now: Moment) {
+        if now.since(&self.since) >= UPLOAD_PERIOD {
+            (self.spent, self.since) = (0, now);
+        }
+        self.spent += bytes;
+    }
+
+    /// True where old blocks are not served any more, so that new ones can be until the day ends.
+    pub fn is_spent_for_history(&self, now: Moment) -> bool {
+        let Some(bytes_max) = self.bytes_max else { return false };
+        let left = UPLOAD_PERIOD.saturating_sub(now.since(&self.since));
+        let kept_back = left.as_secs() / 600 * NEW_BLOCK_BYTES;
+        now.since(&self.since) < UPLOAD_PERIOD && self.spent + kept_back >= bytes_max
+    }
+}
+
+impl<C: Chain> Hub<C> {
+    pub(super) fn serve_headers(&mut self, id: PeerId, request: &LocatorRequest) {
+        // Before our own chain has shown its work it is nobody's business (Core: an empty answer, so that nobody waits).
+        let least = Work::from_be_bytes(&self.params.minimum_chainwork);
+        let headers = match self.chain.tip().work < least && !self.has_permission(id, Permissions::DOWNLOAD) {
+            true => Vec::new(),
+            false => self.chain.headers_after(&request.locator, &request.stop, HEADERS_MAX),
+        };
+        let told = headers.last().map_or_else(|| self.chain.tip().hash, |last| last.hash());
+        self.send(id, &Message::Headers(headers));
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.told = Some(told);
+        }
+    }
+
+    pub(super) fn serve_hashes(&mut self, id: PeerId, request: &LocatorRequest) {
+        let headers = self.chain.headers_after(&request.locator, &request.stop, HASHES_MAX);
+        let entry = |hash: BlockHash| Inventory { kind: InventoryKind::Block, hash: hash.0 };
+        if !headers.is_empty() {
+            self.send(id, &Message::Inv(headers.iter().map(|header| entry(header.hash())).collect()));
+        }
+    }
+
+    /// Remembers what a peer asks for; it is served as it reads.
+    pub(super) fn take_wants(&mut self, id: PeerId, inventory: Vec<Inventory>) {
+        let Some(talk) = self.talks.get_mut(&id) else { return };
+        if talk.wants.len() + inventory.len() > INVENTORY_MAX {
+            return self.end(id, End::ClosedByUs("it asks for more than it reads"));
+        }
+        talk.wants.extend(inventory);
+        self.serve(id);
+    }
+
+    /// Serves what a peer asked for, until its queue is full.
+    pub(super) fn serve(&mut self, id: PeerId) {
+        let mut absent = Vec::new();
+        loop {
+            let Some(talk) = self.talks.get_mut(&id).filter(|talk| !talk.peer.is_clogged()) else { break };
+            let Some(wanted) = talk.wants.pop_front() else { break };
+            match wanted.kind.is_block() {
+                true => self.serve_block(id, wanted),
+                false => absent.push(wanted),
+            }
+        }
+        if !absent.is_empty() {
+            self.send(id, &Message::NotFound(absent));
+        }
+    }
+
+    fn serve_block(&mut self, id: PeerId, wanted: Inventory) {
+        let hash = BlockHash(wanted.hash);
+        let Some(place) = self.chain.find(&hash).filter(|place| place.has_block && self.chain.may_serve(&place.hash))
+        else {
+            return;
+        };
+        let is_history = u64::from(place.header.time_s) + HISTORY_AGE_S < self.now.unix_s;
+        if is_history && self.upload.is_spent_for_history(self.now) && !self.has_permission(id, Permissions::DOWNLOAD) {
+            return self.end(id, End::ClosedByUs("the day's upload is spent"));
+        }
+        let Some(bytes) = self.chain.block(&hash) else { return };
+        let is_near = self.chain.tip().height.saturating_sub(place.height) <= COMPACT_DEPTH_MAX;
+        let message = match wanted.kind {
+            InventoryKind::Block => self.parse_block(bytes).map(|block| block.stripped_bytes()).and_then(whole),
+            InventoryKind::CompactBlock if is_near => {
+                let nonce = self.random.next_u64();
+                self.parse_block(bytes).map(|block| Message::CompactBlock(CompactBlock::of(&block, nonce)))
+            }
+            // Core serves whole blocks to those who ask for filtered ones only with bloom filters on; they are off here.
+            InventoryKind::FilteredBlock => None,
+            _ => whole(bytes),
+        };
+        let Some(message) = message else { return };
+        let before = self.output(id).len();
+        self.send(id, &message);
+        let bytes = self.output(id).len().saturating_sub(before) as u64;
+        self.upload.spend(bytes, self.now);
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.served_bytes += bytes;
+        }
+    }
+
+    fn parse_block(&self, bytes: Vec<u8>) -> Option<Block> {
+        Block::parse(bytes).ok()
+    }
+
+    /// Transactions of a block near the tip, by their positions.
+    pub(super) fn serve_block_txs(&mut self, id: PeerId, request: &BlockTxsRequest) {
+        let hash = request.block;
+        let Some(place) = self.chain.find(&hash).filter(|place| place.has_block && self.chain.may_serve(&place.hash))
+        else {
+            return;
+        };
+        if self.chain.tip().height.saturating_sub(place.height) > BLOCK_TXS_DEPTH_MAX {
+            // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.
+            return self.take_wants(id, vec![Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 }]);
+        }
+        let Some(block) = self.chain.block(&hash).and_then(|bytes| self.parse_block(bytes)) else { return };
+        if request.indexes.iter().any(|index| usize::from(*index) >= block.tx_count()) {
+            return self.misbehaved(id, "getblocktxn with out-of-bounds tx indices");
+        }
+        let txs = TxList::of(request.indexes.iter().map(|index| block.tx(usize::from(*index)).raw()));
+        self.send(id, &Message::BlockTxs(BlockTxs { block: hash, txs }));
+    }
+}
+
+fn whole(bytes: Vec<u8>) -> Option<Message> {
+    BlockBytes::new(bytes).ok().map(Message::Block)
+}

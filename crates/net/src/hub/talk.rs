@@ -1,0 +1,72 @@
+//! What is remembered of one peer, beyond its connection.
+//!
+//! In:     what it sent.
+//! Out:    what it knows, what it is asked for, what it asks for.
+//! Fails:  never.
+
+use std::collections::VecDeque;
+
+use primitives::{BlockHash, Transaction};
+
+use crate::moment::Moment;
+use crate::peer::Peer;
+use crate::sync::LowWork;
+use crate::wire::{Inventory, Reconstruction};
+
+/// Headers asked of a peer.
+pub(super) enum Asking {
+    /// None.
+    Nothing,
+    /// What follows our best header; since when.
+    Headers(Moment),
+    /// A chain that has yet to prove its work; since when the last answer is awaited.
+    LowWork(Box<LowWork>, Moment),
+}
+
+impl Asking {
+    /// Since when an answer is awaited.
+    pub fn since(&self) -> Option<Moment> {
+        match self {
+            Asking::Nothing => None,
+            Asking::Headers(since) | Asking::LowWork(_, since) => Some(*since),
+        }
+    }
+}
+
+/// A compact block whose missing transactions are on their way.
+pub(super) struct Pending {
+    pub hash: BlockHash,
+    pub reconstruction: Reconstruction<Transaction>,
+}
+
+/// One peer.
+pub(super) struct Talk {
+    pub peer: Peer,
+    pub asking: Asking,
+    /// The best header it has shown; none before the first.
+    pub known: Option<BlockHash>,
+    /// The best header we have told it of.
+    pub told: Option<BlockHash>,
+    /// What it asks for and has not got yet, oldest first.
+    pub wants: VecDeque<Inventory>,
+    pub pending: Option<Pending>,
+    /// Since when its chain has less work than ours, and whether it was asked for headers since.
+    pub behind: Option<(Moment, bool)>,
+    /// Bytes of blocks it was served.
+    pub served_bytes: u64,
+}
+
+impl Talk {
+    pub fn new(peer: Peer) -> Talk {
+        Talk {
+            peer,
+            asking: Asking::Nothing,
+            known: None,
+            told: None,
+            wants: VecDeque::new(),
+            pending: None,
+            behind: None,
+            served_bytes: 0,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a connection is over.
+//!
+//! In:     what happened.
+//! Out:    one variant a reason, with the numbers.
+//! Fails:  never.
+
+use std::fmt;
+
+use crate::transport::TransportError;
+use crate::wire::{Command, Services, WireError};
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The stream of bytes is broken.
+    Transport(TransportError),
+    /// A message breaks a limit.
+    Wire(Command, WireError),
+    /// It speaks a version below Core's `MIN_PEER_PROTO_VERSION`.
+    ObsoleteVersion {
+        /// The version.
+        protocol: i32,
+    },
+    /// It is this node.
+    ConnectedToSelf,
+    /// It lacks services without which we have no use for it.
+    ServicesMissing {
+        /// What it offers.
+        offered: Services,
+    },
+    /// A feature was negotiated after the handshake (BIP 155, 339, 434).
+    LateNegotiation(Command),
+    /// A Bloom filter, which we did not offer (BIP 111).
+    BloomNotOffered,
+    /// The handshake took longer than it may.
+    HandshakeTimeout,
+    /// Nothing came for too long.
+    ReceiveTimeout,
+    /// Nothing could be sent for too long.
+    SendTimeout,
+    /// A ping was not answered.
+    PingTimeout,
+    /// It reads too slowly: more than [`super::SEND_BYTES_MAX`] wait for it.
+    SendQueueFull,
+    /// It reads too slowly: what waits is taken in drops.
+    SlowReader,
+    /// A feeler has found out that somebody is there.
+    FeelerDone,
+    /// The other side closed the connection.
+    ClosedByPeer,
+    /// We close it for a reason of our own, in words for the log.
+    ClosedByUs(&'static str),
+    /// It broke a rule about blocks, transactions or addresses, in Core's words.
+    Misbehaviour(&'static str),
+}
+
+impl End {
+    /// True where the address should be discouraged.
+    pub fn is_misbehaviour(&self) -> bool {
+        match self {
+            End::Misbehaviour(_) => true,
+            End::Wire(_, error) => error.is_misbehaviour(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Transport(error) => write!(f, "transport: {error}"),
+            End::Wire(command, error) => write!(f, "{command}: {error}"),
+            End::ObsoleteVersion { protocol } => write!(f, "obsolete version {protocol}"),
+            End::ConnectedToSelf => f.write_str("connected to self"),
+            End::ServicesMissing { offered } => write!(f, "offers services {:#x} only", offered.0),
+            End::LateNegotiation(command) => write!(f, "{command} after verack"),
+            End::BloomNotOffered => f.write_str("a bloom filter, which was not offered"),
+            End::HandshakeTimeout => f.write_str("handshake timeout"),
+            End::ReceiveTimeout => f.write_str("receive timeout"),
+            End::SendTimeout => f.write_str("send timeout"),
+            End::PingTimeout => f.write_str("ping timeout"),
+            End::SendQueueFull => f.write_str("send queue full"),
+            End::SlowReader => f.write_str("reads too slowly"),
+            End::FeelerDone => f.write_str("feeler done"),
+            End::ClosedByPeer => f.write_str("closed by peer"),
+            End::ClosedByUs(reason) => f.write_str(reason),
+            End::Misbehaviour(rule) => write!(f, "misbehaviour: {rule}"),
+        }
+    }
+}

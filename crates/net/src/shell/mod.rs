@@ -1,0 +1,24 @@
+//! Sockets: the only part of this crate that knows the world.
+//!
+//! In:     settings, a hub, files of a folder.
+//! Out:    connections, accepted and made, and their bytes carried to the hub and back.
+//! Fails:  [`std::io::Error`] where an address cannot be listened at; what happens to single connections is told by the hub.
+//!
+//! One thread, `net`, carries all bytes and wakes a few times a second. The hub, the book and the bans are under one lock, which
+//! is never held while waiting; other threads reach them by [`Shell`].
+
+mod config;
+mod connection;
+mod dial;
+mod files;
+mod listen;
+mod names;
+mod onion;
+mod shared;
+mod socks;
+mod start;
+mod tor_control;
+
+pub use config::{Config, Password, Proxy, TorService};
+pub use shared::{Ended, PeerReport};
+pub use start::{OsEntropy, Shell};

@@ -1,0 +1,410 @@
+//! What all connections share: the hub, the book, the bans, and who is connected.
+//!
+//! In:     events of sockets.
+//! Out:    bytes and wake-ups for sockets; decisions about who may connect.
+//! Fails:  never.
+//!
+//! Everything is under one lock. After each use [`State::pump`] carries what the hub decided to where it belongs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use primitives::Params;
+use stdx::clock::Clock;
+use tokio::sync::Notify;
+
+use super::config::Config;
+use crate::addresses::{
+    Answers, Bans, Book, Candidate, Connected, Dialler, Gossip, Group, HostKind, is_local, is_routable, select_to_evict,
+};
+use crate::entropy::Entropy;
+use crate::hub::{Chain, Hub};
+use crate::moment::Moment;
+use crate::peer::{ConnectionKind, End, Latency, PeerId, Permissions, Setup, Statistics};
+use crate::transport::TransportKind;
+use crate::wire::{Endpoint, Host, Services};
+
+/// Bytes given to a socket at once.
+const WRITE_BYTES: usize = 64 * 1024;
+/// Addresses told by others count as seen so much earlier; Core's two hours.
+const ADDRESS_PENALTY_S: u64 = 2 * 3600;
+/// Lines for the log that nobody took are kept, so many at most.
+const REMARKS_MAX: usize = 100;
+/// Connections that ended are remembered for the log, so many at most.
+const ENDED_MAX: usize = 1_000;
+
+/// A connection that ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its number.
+    pub id: PeerId,
+    /// The other side.
+    pub remote: Endpoint,
+    /// What it was for.
+    pub kind: ConnectionKind,
+    /// Why.
+    pub end: End,
+}
+
+/// A connection, for `getpeerinfo` and the like.
+#[derive(Clone, Debug)]
+pub struct PeerReport {
+    /// What it began with.
+    pub setup: Setup,
+    /// Services, user agent and wishes.
+    pub features: crate::peer::Features,
+    /// What it did.
+    pub statistics: Statistics,
+    /// How far it is away.
+    pub latency: Latency,
+    /// Plain or encrypted.
+    pub transport: TransportKind,
+    /// The number of an encrypted session.
+    pub session_id: Option<[u8; 32]>,
+    /// Its best header that is on our best headers.
+    pub synced_headers: Option<u32>,
+    /// Blocks on order from it.
+    pub blocks_on_order: usize,
+    /// What the user wrote, where he asked for it.
+    pub added: Option<String>,
+}
+
+/// The socket of a connection, as the others see it.
+struct Door {
+    remote: Endpoint,
+    kind: ConnectionKind,
+    added: Option<String>,
+    port: u16,
+    connected: Moment,
+    wake: Arc<Notify>,
+    was_ready: bool,
+    /// It came through our onion service, whose connections all seem to come from this machine.
+    by_onion: bool,
+}
+
+impl Door {
+    fn host_kind(&self) -> HostKind {
+        if self.by_onion { HostKind::Onion } else { HostKind::of(&self.remote.host) }
+    }
+}
+
+/// What the lock is around.
+pub struct State<C> {
+    pub hub: Hub<C>,
+    pub book: Book,
+    pub bans: Bans,
+    pub dialler: Dialler,
+    pub gossip: Gossip,
+    pub ended: VecDeque<Ended>,
+    pub remarks: VecDeque<String>,
+    /// Where connections to our onion service arrive.
+    pub onion_port: Option<u16>,
+    answers: Answers,
+    doors: BTreeMap<PeerId, Door>,
+    /// Connections on their way, by a number of their own.
+    dialling: BTreeMap<u64, Connected>,
+    entropy: Box<dyn Entropy>,
+    next_number: u64,
+}
+
+/// What one socket is to do next.
+pub struct Look {
+    /// Bytes to write.
+    pub output: Vec<u8>,
+    /// How long to wait before reading; `None` while the other side does not read.
+    pub read: Option<Duration>,
+}
+
+/// What all tasks of the shell have.
+pub struct Shared<C> {
+    pub config: Config,
+    pub params: Params,
+    pub clock: Arc<dyn Clock>,
+    state: Mutex<State<C>>,
+}
+
+impl<C: Chain> Shared<C> {
+    pub fn new(config: Config, params: Params, clock: Arc<dyn Clock>, state: State<C>) -> Shared<C> {
+        Shared { config, params, clock, state: Mutex::new(state) }
+    }
+
+    pub fn now(&self) -> Moment {
+        Moment::of(&*self.clock)
+    }
+
+    /// Does something under the lock, and then what follows from it.
+    pub fn with<R>(&self, act: impl FnOnce(&mut State<C>, Moment) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let now = self.now();
+        let result = act(&mut state, now);
+        state.pump(now);
+        result
+    }
+
+    /// What the socket of a connection is to do; `None` when it is over.
+    pub fn look(&self, id: PeerId) -> Option<Look> {
+        let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let peer = state.hub.peer(id)?;
+        let output = peer.output();
+        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read: peer.input_wait(self.now()) })
+    }
+}
+
+impl<C: Chain> State<C> {
+    pub fn new(
+        hub: Hub<C>,
+        book: Book,
+        bans: Bans,
+        dialler: Dialler,
+        gossip: Gossip,
+        entropy: Box<dyn Entropy>,
+    ) -> State<C> {
+        State {
+            gossip,
+            hub,
+            book,
+            bans,
+            dialler,
+            ended: VecDeque::new(),
+            remarks: VecDeque::new(),
+            onion_port: None,
+            answers: Answers::default(),
+            doors: BTreeMap::new(),
+            dialling: BTreeMap::new(),
+            entropy,
+            next_number: 1,
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// A connection was made; gives its number and what wakes its socket.
+    pub fn open(&mut self, setup: Setup, port: u16, added: Option<String>, now: Moment) -> (PeerId, Arc<Notify>) {
+        let id = PeerId(self.number());
+        let wake = Arc::new(Notify::new());
+        let (remote, kind) = (setup.remote, setup.kind);
+        self.hub.connect(Setup { id, ..setup }, now, &mut *self.entropy);
+        let by_onion = kind == ConnectionKind::Inbound && self.onion_port == Some(port);
+        let door = Door { remote, kind, added, port, connected: now, wake: wake.clone(), was_ready: false, by_onion };
+        self.doors.insert(id, door);
+        (id, wake)
+    }
+
+    pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment) {
+        self.hub.receive(id, bytes, now, &mut *self.entropy);
+    }
+
+    pub fn tick(&mut self, now: Moment) {
+        self.hub.tick(now, &mut *self.entropy);
+        // Who has no recent blocks to offer does not call others to himself.
+        let services = (!self.hub.chain().is_initial_download()).then_some(self.hub.local().services);
+        for (id, addresses) in self.gossip.due(services, now, &mut *self.entropy) {
+            self.hub.tell_addresses(id, &addresses);
+        }
+    }
+
+    /// The next connection to open, entered as one on its way; its number is to be given to [`State::dialled`].
+    pub fn next_dial(&mut self, now: Moment) -> Option<(u64, crate::addresses::Dial)> {
+        let connected = self.connected();
+        let dial = self.dialler.next(&connected, &mut self.book, now, &mut *self.entropy)?;
+        let (endpoint, added) = match &dial.to {
+            crate::addresses::Destination::Known(endpoint) => (Some(*endpoint), None),
+            crate::addresses::Destination::Added(text) => (text.parse().ok(), Some(text.clone())),
+        };
+        let number = self.number();
+        self.dialling.insert(number, Connected { endpoint, added, kind: dial.kind });
+        Some((number, dial))
+    }
+
+    /// A connection is no longer on its way.
+    pub fn dialled(&mut self, number: u64) {
+        self.dialling.remove(&number);
+    }
+
+    fn connected(&self) -> Vec<Connected> {
+        let doors = self.doors.values().map(|door| Connected {
+            endpoint: Some(door.remote),
+            added: door.added.clone(),
+            kind: door.kind,
+        });
+        doors.chain(self.dialling.values().cloned()).collect()
+    }
+
+    /// Where random bytes come from.
+    pub fn entropy(&mut self) -> &mut dyn Entropy {
+        &mut *self.entropy
+    }
+
+    /// Keeps a line for the log.
+    pub fn remark(&mut self, line: String) {
+        if self.remarks.len() == REMARKS_MAX {
+            self.remarks.pop_front();
+        }
+        self.remarks.push_back(line);
+    }
+
+    /// Random text for a proxy's name and password.
+    pub fn random_text(&mut self) -> String {
+        stdx::hex::encode(&crate::entropy::bytes::<16>(&mut *self.entropy))
+    }
+
+    /// Adds addresses that a name or the program itself tells.
+    pub fn add_addresses(&mut self, addresses: &[crate::wire::PeerAddress], source: &Host, now: Moment) -> usize {
+        self.book.add(addresses, source, 0, now.unix_s, &mut *self.entropy)
+    }
+
+    /// Connections we made that are up.
+    pub fn outbound_ready(&self) -> usize {
+        self.doors.values().filter(|door| door.kind.is_outbound() && door.was_ready).count()
+    }
+
+    /// Endpoints of connections for blocks only, the anchors of the next start.
+    pub fn anchors(&self) -> Vec<crate::wire::PeerAddress> {
+        let doors = self.doors.iter().filter(|(_, door)| door.kind == ConnectionKind::BlocksOnly && door.was_ready);
+        let address = |(id, door): (&PeerId, &Door)| {
+            let version = self.hub.peer(*id)?.features().version.as_ref()?;
+            Some(crate::wire::PeerAddress { time_s: 0, services: version.services, endpoint: door.remote })
+        };
+        doors.filter_map(address).collect()
+    }
+
+    /// True where somebody may connect, after another was sent away if need be.
+    pub fn admit(&mut self, remote: &Endpoint, permissions: Permissions, config: &Config, now: Moment) -> bool {
+        let is_trusted = permissions.has(Permissions::NO_BAN);
+        if self.bans.is_banned(&remote.host, now.unix_s) && !is_trusted {
+            return false;
+        }
+        let inbound = || self.doors.values().filter(|door| door.kind == ConnectionKind::Inbound);
+        let is_full = inbound().count() >= config.inbound_max;
+        // Core: the discouraged get a place while there are free ones.
+        if self.bans.is_discouraged(&remote.host) && !is_trusted && inbound().count() + 1 >= config.inbound_max {
+            return false;
+        }
+        let group = Group::of(&remote.host);
+        let of_group = inbound().filter(|door| Group::of(&door.remote.host) == group).count();
+        if is_routable(&remote.host) && of_group >= config.inbound_per_group_max && !is_trusted {
+            return false;
+        }
+        if !is_full {
+            return true;
+        }
+        match select_to_evict(self.candidates()) {
+            Some(id) => {
+                self.hub.close(id, End::ClosedByUs("made room"), now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let candidate = |(id, door): (&PeerId, &Door)| {
+            let peer = self.hub.peer(*id)?;
+            let services = peer.features().version.as_ref().map_or(Services::NONE, |version| version.services);
+            Some(Candidate {
+                id: *id,
+                is_inbound: door.kind == ConnectionKind::Inbound,
+                is_protected: peer.setup().permissions.has(Permissions::NO_BAN),
+                connected: door.connected,
+                latency_least: peer.latency().least,
+                last_block: peer.statistics().last_block,
+                last_tx: peer.statistics().last_tx,
+                has_services: services.has(self.hub.local().required),
+                relays_txs: peer.relays_txs(),
+                keyed_group: self.book.keyed_group(&door.remote.host),
+                prefer_evict: self.bans.is_discouraged(&door.remote.host),
+                is_local: is_local(&door.remote.host) && !door.by_onion,
+                kind: door.host_kind(),
+            })
+        };
+        self.doors.iter().filter_map(candidate).collect()
+    }
+
+    /// Ends the connections to a subnet.
+    pub fn close_subnet(&mut self, subnet: &crate::addresses::Subnet, now: Moment) {
+        let ids: Vec<PeerId> =
+            self.doors.iter().filter(|(_, door)| subnet.contains(&door.remote.host)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.hub.close(id, End::ClosedByUs("banned"), now));
+    }
+
+    /// All connections.
+    pub fn reports(&self) -> Vec<PeerReport> {
+        let report = |peer: &crate::peer::Peer| PeerReport {
+            setup: peer.setup().clone(),
+            features: peer.features().clone(),
+            statistics: peer.statistics().clone(),
+            latency: peer.latency(),
+            transport: peer.transport_kind(),
+            session_id: peer.session_id(),
+            synced_headers: self.hub.synced_headers(peer.id()),
+            blocks_on_order: self.hub.blocks_on_order(peer.id()),
+            added: self.doors.get(&peer.id()).and_then(|door| door.added.clone()),
+        };
+        self.hub.peers().map(report).collect()
+    }
+
+    /// Carries what the hub decided to the book, the bans and the sockets.
+    fn pump(&mut self, now: Moment) {
+        self.take_gone(now);
+        self.take_ready(now);
+        for (id, addresses) in self.hub.take_addresses() {
+            let Some(door) = self.doors.get(&id) else { continue };
+            self.book.add(&addresses, &door.remote.host, ADDRESS_PENALTY_S, now.unix_s, &mut *self.entropy);
+            self.gossip.told(id, &addresses, now, &mut *self.entropy);
+        }
+        for id in self.hub.take_address_questions() {
+            let Some(door) = self.doors.get(&id) else { continue };
+            self.gossip.join(id, false);
+            let kind = door.host_kind();
+            let answer = self.answers.answer(&mut self.book, kind, door.port, now.unix_s, &mut *self.entropy);
+            self.hub.tell_addresses(id, answer);
+        }
+        for peer in self.hub.peers().filter(|peer| !peer.output().is_empty()) {
+            if let Some(door) = self.doors.get(&peer.id()) {
+                door.wake.notify_one();
+            }
+        }
+    }
+
+    fn take_gone(&mut self, now: Moment) {
+        for gone in self.hub.take_gone() {
+            let Some(door) = self.doors.remove(&gone.id) else { continue };
+            self.gossip.leave(gone.id);
+            door.wake.notify_one();
+            // What the user asked for is not held against it, and the machine itself is many.
+            if gone.discourage && door.kind != ConnectionKind::Manual && !is_local(&door.remote.host) {
+                self.bans.discourage(door.remote.host);
+            }
+            if gone.end == End::FeelerDone {
+                self.book.good(&door.remote, now.unix_s);
+            }
+            if door.was_ready && door.kind.is_outbound() && door.kind != ConnectionKind::BlocksOnly {
+                self.book.seen(&door.remote, now.unix_s);
+            }
+            if self.ended.len() == ENDED_MAX {
+                self.ended.pop_front();
+            }
+            self.ended.push_back(Ended { id: gone.id, remote: door.remote, kind: door.kind, end: gone.end });
+        }
+    }
+
+    /// Notes connections of ours whose handshake is done.
+    fn take_ready(&mut self, now: Moment) {
+        for (id, door) in self.doors.iter_mut().filter(|(_, door)| !door.was_ready) {
+            let Some(peer) = self.hub.peer(*id).filter(|peer| peer.is_ready()) else { continue };
+            door.was_ready = true;
+            if let (true, Some(version)) = (door.kind.is_outbound(), &peer.features().version) {
+                self.book.set_services(&door.remote, version.services);
+                self.book.good(&door.remote, now.unix_s);
+            }
+            // Of those who connected, only who tells or asks wants addresses (as light wallets do not).
+            if door.kind.is_outbound() && door.kind.relays_addresses() {
+                self.gossip.join(*id, true);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Getting the chain: headers that prove work before they cost memory, and blocks as fast as the line carries them.
+//!
+//! In:     headers and blocks of peers, the time, what the chain has connected.
+//! Out:    what to ask which peer for, headers worth keeping, peers to part with.
+//! Fails:  never as a whole; what a peer did wrong is an error about that peer.
+//!
+//! Pure state machines: they hold no socket and no chain. `hub` feeds them and carries out what they ask for.
+
+mod low_work;
+mod supplier;
+mod window;
+#[cfg(test)]
+mod window_tests;
+
+pub use low_work::{LowWork, LowWorkError, Start, Taken};
+pub use window::{Action, Arrival, Limits, PartReason, PeerId, Window};

@@ -1,0 +1,75 @@
+//! What one peer has on order, and how fast it delivers.
+//!
+//! In:     orders, deliveries, the time.
+//! Out:    its rate, when more would be here, how many more it may have on order.
+//! Fails:  never.
+
+use primitives::BlockHash;
+
+use super::window::Limits;
+
+/// Blocks on order from a peer at first.
+pub(super) const FIRST_ORDER_BLOCKS: usize = 2;
+/// Time a peer whose rate is not known is given for a block.
+pub(super) const FIRST_ORDER_MS: u64 = 1_000;
+/// One peer.
+pub(super) struct Peer {
+    /// Highest block of our best headers it is known to have.
+    pub height: u32,
+    /// Blocks on order, also those that came from elsewhere or left the window meanwhile: its line is busy with them. When each
+    /// was ordered stands beside it.
+    pub orders: Vec<(BlockHash, u64)>,
+    /// How many it may have on order.
+    pub room: usize,
+    /// When its last block came, or its first order after a pause went out.
+    pub heard_ms: u64,
+    /// Bytes and milliseconds of its deliveries, old ones fading.
+    pub bytes: u64,
+    pub ms: u64,
+    /// Its first order.
+    pub began_ms: Option<u64>,
+    /// Blocks it brought.
+    pub blocks: u32,
+}
+
+impl Peer {
+    /// A peer that has shown nothing yet.
+    pub fn new() -> Peer {
+        Peer {
+            height: 0,
+            orders: Vec::new(),
+            room: FIRST_ORDER_BLOCKS,
+            heard_ms: 0,
+            bytes: 0,
+            ms: 0,
+            began_ms: None,
+            blocks: 0,
+        }
+    }
+
+    /// None before a block has come.
+    pub fn rate_per_s(&self) -> Option<u64> {
+        (self.ms > 0).then(|| (self.bytes * 1000 / self.ms).max(1))
+    }
+
+    /// A block came that was ordered at `ordered_ms`.
+    pub fn delivered(&mut self, bytes: u64, now_ms: u64, ordered_ms: u64, limits: &Limits) {
+        // The line's own time: since the block before, or since the order where it had been idle.
+        let took_ms = now_ms.saturating_sub(self.heard_ms).max(1);
+        (self.bytes, self.ms) = (self.bytes - self.bytes / 8 + bytes, self.ms - self.ms / 8 + took_ms);
+        self.blocks = self.blocks.saturating_add(1);
+        self.heard_ms = now_ms;
+        let waited_ms = now_ms.saturating_sub(ordered_ms);
+        if waited_ms <= limits.ordered_ms / 2 {
+            self.room = (self.room + 1).min(limits.blocks_per_peer_max);
+        } else if waited_ms > limits.ordered_ms {
+            self.room = (self.room * 7 / 8).max(1);
+        }
+    }
+
+    /// When `more` blocks behind all on order would be here, from now on.
+    pub fn expected_ms(&self, more: u64, mean_bytes: u64) -> u64 {
+        let blocks = self.orders.len() as u64 + more;
+        self.rate_per_s().map_or(blocks * FIRST_ORDER_MS, |rate| blocks * mean_bytes * 1000 / rate)
+    }
+}

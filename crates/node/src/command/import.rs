@@ -1,0 +1,162 @@
+//! `assay import-config`: what a bitcoin.conf says, as our settings.
+//!
+//! In:     the file of Bitcoin Core.
+//! Out:    settings on standard output as assay.toml has them; on standard error what was not taken over.
+//! Fails:  with exit code 1 where the file cannot be read.
+//! Source: Bitcoin Core, doc/bitcoin-conf.md and `src/init.cpp` for what options mean.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::{Failure, say};
+
+/// What became of a file's options.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Imported {
+    /// Settings of ours, in order.
+    settings: Vec<(&'static str, String)>,
+    /// Options that we have nothing for, with a word on what to do.
+    left: Vec<String>,
+}
+
+/// Names that Core gives to networks, and ours.
+const CHAINS: [(&str, &str); 5] =
+    [("main", "main"), ("test", "testnet3"), ("testnet4", "testnet4"), ("signet", "signet"), ("regtest", "regtest")];
+
+/// Reads the file and prints.
+pub fn import(file: &str) -> Result<ExitCode, Failure> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Failure::Run(format!("{file} cannot be read: {error}")))?;
+    let imported = translate(&text);
+    for (name, value) in &imported.settings {
+        say(&format!("{name} = {}", literal(value)));
+    }
+    for line in &imported.left {
+        let _ = writeln!(std::io::stderr(), "not taken over: {line}"); // a reader that left is no failure
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn literal(value: &str) -> String {
+    if value.parse::<u64>().is_ok() { value.to_owned() } else { toml::Value::from(value).to_string() }
+}
+
+/// Options of the file, those of the sections of other networks left out.
+fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
+    let mut all: Vec<(String, String, String)> = Vec::new();
+    let mut section = String::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_owned();
+        } else if let Some((name, value)) = line.split_once('=') {
+            let (at, name) = name.trim().split_once('.').map_or((section.as_str(), name.trim()), |both| both);
+            all.push((at.to_owned(), name.to_owned(), value.trim().to_owned()));
+        }
+    }
+    let is = |flag: &str| all.iter().any(|(at, name, value)| at.is_empty() && name == flag && value != "0");
+    let named = all.iter().find(|(at, name, _)| at.is_empty() && name == "chain").map(|(_, _, value)| value.clone());
+    let by_flag = [("regtest", "regtest"), ("signet", "signet"), ("testnet4", "testnet4"), ("testnet", "test")];
+    let by_flag = by_flag.iter().find(|(flag, _)| is(flag)).map(|(_, chain)| (*chain).to_owned());
+    let core_name = by_flag.or(named).unwrap_or("main".to_owned());
+    let chain = CHAINS.iter().find(|(core, _)| *core == core_name).map_or("main", |(_, ours)| ours);
+    let ours = all.into_iter().filter(|(at, _, _)| at.is_empty() || *at == core_name);
+    (ours.map(|(_, name, value)| (name, value)).collect(), chain)
+}
+
+/// Options that are taken over, or need no setting here.
+#[rustfmt::skip]
+const KNOWN: [&str; 22] = [
+    "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
+    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rest",
+    "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
+];
+
+/// The setting `rpc_listen` that Core's options mean.
+fn listen(chain: &str, server: Option<&str>, bind: Option<String>, port: Option<String>) -> Option<String> {
+    let host = bind.map(|bind| bind.trim_start_matches('[').split(']').next().unwrap_or_default().to_owned());
+    match (server, host, port) {
+        (Some("0"), _, _) => Some("off".to_owned()),
+        (_, None, None) => None,
+        (_, host, port) => {
+            let network = chain.parse().expect("our own names");
+            let port = port.unwrap_or_else(|| crate::config::rpc::usual_port(network).to_string());
+            match host.unwrap_or_else(|| "127.0.0.1".to_owned()) {
+                host if host.matches(':').count() > 1 => Some(format!("[{host}]:{port}")),
+                host if host.contains(':') => Some(host),
+                host => Some(format!("{host}:{port}")),
+            }
+        }
+    }
+}
+
+fn translate(text: &str) -> Imported {
+    let (options, chain) = options(text);
+    let mut imported = Imported::default();
+    if chain != "main" {
+        imported.settings.push(("chain", chain.to_owned()));
+    }
+    let all = |wanted: &str| {
+        let values = options.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        values.collect::<Vec<_>>()
+    };
+    let last = |wanted: &str| all(wanted).last().map(|value| (*value).to_owned());
+    let mut put = |name: &'static str, value: Option<String>| {
+        imported.settings.extend(value.filter(|value| !value.is_empty()).map(|value| (name, value)));
+    };
+    let listen = listen(chain, last("server").as_deref(), last("rpcbind"), last("rpcport"));
+    put("rpc_listen", listen);
+    put("rpc_allow", Some(all("rpcallowip").join(" ")));
+    put("rpc_user", last("rpcuser"));
+    put("rpc_password", last("rpcpassword"));
+    put("rpc_auth", Some(all("rpcauth").join(" ")));
+    put("rpc_whitelist", Some(all("rpcwhitelist").join(" ")));
+    put("rpc_threads", last("rpcthreads"));
+    put("rpc_workqueue", last("rpcworkqueue"));
+    put("rest", last("rest").map(|value| if value == "0" { "off" } else { "on" }.to_owned()));
+    put("threads", last("par").filter(|value| value.parse::<u32>().is_ok_and(|threads| threads > 0)));
+    put("memory_mib", last("dbcache").filter(|value| value.parse::<u32>().is_ok_and(|mib| mib >= 256)));
+    put("assume_valid", last("assumevalid").filter(|value| value.len() == 64));
+    put("blocks_from", last("blocksdir").map(|folder| format!("{folder}/blocks")));
+    for (name, value) in options.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
+        let hint = match name.as_str() {
+            "datadir" => " (give --datadir to assay; block files there can be read with blocks_from)",
+            name if name.starts_with("zmq") => " (there is no ZeroMQ yet)",
+            "wallet" | "disablewallet" => " (there is no wallet)",
+            _ => "",
+        };
+        imported.left.push(format!("{name}={value}{hint}"));
+    }
+    imported
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_options_are_taken_over_and_the_rest_is_listed() {
+        let text = "\
+            # comment\nserver=1\ntxindex=1\nregtest=1\nrpcuser=u # behind\nrpcpassword=p\nrpcauth=a:b$c\nrpcauth=d:e$f\n\
+            dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\nmain.rpcport=1\n\
+            [regtest]\nrpcport=18000\nrpcbind=0.0.0.0\n[main]\nrpcthreads=4\n";
+        let imported = translate(text);
+        let want = [
+            ("chain", "regtest"),
+            ("rpc_listen", "0.0.0.0:18000"),
+            ("rpc_user", "u"),
+            ("rpc_password", "p"),
+            ("rpc_auth", "a:b$c d:e$f"),
+            ("memory_mib", "4096"),
+        ];
+        assert_eq!(imported.settings, want.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(imported.left, ["zmqpubrawtx=tcp://127.0.0.1:28333 (there is no ZeroMQ yet)"]);
+        assert_eq!(translate("server=0\n").settings, [("rpc_listen", "off".to_owned())]);
+        assert_eq!(translate(""), Imported::default());
+        // Every setting that is written is one of ours.
+        for (name, value) in imported.settings {
+            let setting = crate::config::schema::find(name).expect(name);
+            assert!(setting.kind.parse(&value, setting.words).is_ok(), "{name} = {value}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 mod electrum;
 pub mod machine;
+pub mod mempool;
 pub mod network;
 pub mod rpc;
 pub mod schema;
@@ -71,6 +72,8 @@ pub struct Config {
     pub electrum: Option<serve::electrum::Config>,
     /// JSON-RPC; `None` for none.
     pub rpc: Option<rpc::RpcSettings>,
+    /// The mempool, and what miners are offered.
+    pub mempool: mempool::MempoolSettings,
     /// The network of peers; `None` for no peers.
     pub peers: Option<network::NetworkConfig>,
     /// Least important line that is logged.
@@ -131,6 +134,7 @@ impl Config {
             sig_engine: word(layers, "sig_engine"),
             electrum: electrum::resolve(layers, network, memory_mib)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
+            mempool: mempool::resolve(layers, network, memory_mib)?,
             log_level: log_level(word(layers, "log_level")),
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),
         })

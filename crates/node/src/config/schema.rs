@@ -4,10 +4,11 @@
 //! Out:    [`SETTINGS`], and how a name is spelled in each place.
 //! Fails:  never; tests hold every default to its own range.
 
+use super::mempool;
 use super::value::Kind;
 
 /// One setting.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Name in the file; other spellings follow from it.
     pub name: &'static str,
@@ -54,7 +55,8 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-const fn setting(
+/// A setting of the file.
+pub(super) const fn setting(
     area: &'static str,
     name: &'static str,
     kind: Kind,
@@ -74,7 +76,24 @@ const RPC: &str = "json-rpc";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting] = &joined::<{ MAIN.len() + mempool::SETTINGS.len() }>(&[MAIN, mempool::SETTINGS]);
+
+/// Tables one behind the other.
+const fn joined<const N: usize>(parts: &[&[Setting]]) -> [Setting; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut part, mut row, mut at) = (0, 0, 0);
+    while at < N {
+        if row == parts[part].len() {
+            (part, row) = (part + 1, 0);
+        }
+        all[at] = parts[part][row];
+        (row, at) = (row + 1, at + 1);
+    }
+    all
+}
+
+/// The settings that stand in this file.
+const MAIN: &[Setting] = &[
     Setting {
         in_file: false,
         ..setting(

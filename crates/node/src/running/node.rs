@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
-use primitives::network::Params;
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -53,6 +52,7 @@ pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
     peers: Option<Peers>,
+    clock: Arc<NodeClock>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
     opened: Receiver<Handle>,
     handle: Option<Handle>,
@@ -100,7 +100,7 @@ impl Node {
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
         let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
-        let world = World { disk, clock, pool: Arc::new(Pool::new("check", config.threads)), engine };
+        let world = World { disk, clock: clock.clone(), pool: Arc::new(Pool::new("check", config.threads)), engine };
         let (sender, opened) = channel();
         let options = options(&config)?;
         let writer = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
@@ -113,6 +113,7 @@ impl Node {
             electrum,
             rpc,
             peers: None,
+            clock,
             writer: Some(writer),
             opened,
             handle: None,
@@ -162,7 +163,7 @@ impl Node {
     /// Connects to peers, if the settings want any.
     fn join_network(&mut self, handle: &Handle) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
-        let peers = Peers::start(config, self.config.network, self.config.memory_bytes, handle)?;
+        let peers = Peers::start(config, &self.config, self.clock.clone(), handle)?;
         self.reporter.connected(peers.listening().first().copied(), peers.reports());
         self.peers = Some(peers);
         Ok(())
@@ -327,7 +328,6 @@ pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>,
 /// The chain's options as the settings have them.
 pub fn options(config: &Config) -> Result<chain::Options, Failure> {
     let secret = secret().map_err(|error| Failure::Run(format!("no random numbers from /dev/urandom: {error}")))?;
-    let params = Params::of(config.network);
     let foreign = (!config.blocks_own).then(|| config.blocks_from.clone());
     let own = config.chain_dir.join("blocks");
     let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -338,7 +338,8 @@ pub fn options(config: &Config) -> Result<chain::Options, Failure> {
         assume_valid: config.assume_valid,
         own_blocks: (!is_foreign).then_some(own),
         hints: config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Keep),
-        ..chain::Options::new(params, config.store_dir.clone(), foreign, secret)
+        tip_age_max_s: config.tip_age_max_s,
+        ..chain::Options::new(config.params.clone(), config.store_dir.clone(), foreign, secret)
     })
 }
 

@@ -16,9 +16,6 @@ use crate::filters::FilterStatus;
 use crate::intake::Intake;
 use crate::view::View;
 
-/// Age of a tip that counts as recent, in seconds; Core's `DEFAULT_MAX_TIP_AGE`.
-const TIP_AGE_S_MAX: u64 = 24 * 60 * 60;
-
 /// What the writer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -216,7 +213,7 @@ impl Shared {
         let tree = self.intake.tree();
         let tip = tree.active();
         let has_work = tree.work(tip) >= Work::from_be_bytes(&self.intake.params.minimum_chainwork);
-        if has_work && u64::from(tree.time_s(tip)) + TIP_AGE_S_MAX >= self.intake.clock.unix_s() {
+        if has_work && u64::from(tree.time_s(tip)) + self.intake.tip_age_max_s >= self.intake.clock.unix_s() {
             self.intake.synced.store(true, Ordering::Relaxed);
         }
     }

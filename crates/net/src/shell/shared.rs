@@ -147,7 +147,8 @@ impl<C: Chain> Shared<C> {
         let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let peer = state.hub.peer(id)?;
         let output = peer.output();
-        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read: peer.input_wait(self.now()) })
+        let read = state.hub.input_wait(id, self.now());
+        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read })
     }
 }
 

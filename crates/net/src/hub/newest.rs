@@ -1,0 +1,56 @@
+//! The newest block, in memory: it is what everybody asks for.
+//!
+//! In:     a block that was found good so far.
+//! Out:    its bytes, its compact form, its transactions by position and by name.
+//! Fails:  never.
+//! Source: Bitcoin Core, `m_most_recent_block`, `m_most_recent_block_txs`.
+
+use std::collections::HashMap;
+
+use primitives::sha256::sha256d_many;
+use primitives::{Block, BlockHash, Transaction, Wtxid};
+
+use crate::relay::TxName;
+use crate::wire::{CompactBlock, Message};
+
+/// The newest block.
+pub(super) struct Newest {
+    pub hash: BlockHash,
+    pub block: Block,
+    /// Its compact form, made when the first peer wants it.
+    compact: Option<Message>,
+    /// Positions by txid and wtxid, made when the first peer asks.
+    names: HashMap<[u8; 32], u16>,
+}
+
+impl Newest {
+    pub fn new(hash: BlockHash, block: Block) -> Newest {
+        Newest { hash, block, compact: None, names: HashMap::new() }
+    }
+
+    /// The compact form; every peer gets the same.
+    pub fn compact(&mut self, nonce: u64) -> &Message {
+        self.compact.get_or_insert_with(|| {
+            let wtxids = wtxids_of(&self.block);
+            Message::CompactBlock(CompactBlock::with_wtxids(&self.block, &wtxids, nonce))
+        })
+    }
+
+    /// A transaction of it, so that those who were told of one can have it after it was confirmed.
+    pub fn tx(&mut self, name: &TxName) -> Option<Transaction> {
+        if self.names.is_empty() {
+            let txids = sha256d_many(self.block.tx_count(), |index| self.block.tx(index).stripped_parts());
+            let wtxids = wtxids_of(&self.block).into_iter().map(|wtxid| wtxid.0);
+            let positions = || 0..=u16::MAX;
+            self.names = txids.into_iter().zip(positions()).chain(wtxids.zip(positions())).collect();
+        }
+        let position = *self.names.get(&name.hash())?;
+        Transaction::parse(self.block.tx(usize::from(position)).raw()).ok()
+    }
+}
+
+/// Wtxids of a block's transactions, the coinbase's as it is and not as the commitment counts it.
+fn wtxids_of(block: &Block) -> Vec<Wtxid> {
+    let hashes = sha256d_many(block.tx_count(), |index| [block.tx(index).raw(), &[], &[]]);
+    hashes.into_iter().map(Wtxid).collect()
+}

@@ -5,13 +5,14 @@
 //! Fails:  never.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
+use crate::filters::FilterStatus;
 use crate::intake::Intake;
 use crate::view::View;
 
@@ -79,6 +80,8 @@ pub struct Status {
     pub hints_bytes: u64,
     /// Why no hints are kept although they should be.
     pub hints_off: Option<String>,
+    /// Block filters.
+    pub filters: FilterStatus,
     /// Inputs whose script a template recognised and proved.
     pub template_inputs: u64,
     /// Inputs decided by Bitcoin Core's interpreter.
@@ -106,6 +109,8 @@ pub struct Status {
 pub enum Event {
     /// A new tip is committed and visible in [`Handle::view`].
     NewTip {
+        /// How many tips were told of with this one: see [`Handle::tips_told`].
+        number: u64,
         /// Its height.
         height: u32,
         /// Its header.
@@ -155,6 +160,7 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Arc<View>>,
     pub(crate) status: Mutex<Status>,
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
+    pub(crate) tips_told: AtomicU64,
     pub(crate) stop: AtomicBool,
     pub(crate) intake: Intake,
 }
@@ -179,6 +185,12 @@ impl Handle {
         let (sender, receiver) = channel();
         self.0.subscribers.lock().expect("no panic while held").push(sender);
         receiver
+    }
+
+    /// How many tips subscribers were told of. A subscriber that has dealt with the tip of this number has dealt with
+    /// everything that any view shows.
+    pub fn tips_told(&self) -> u64 {
+        self.0.tips_told.load(Ordering::SeqCst)
     }
 
     /// Asks the writer to commit and return.

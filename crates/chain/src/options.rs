@@ -54,6 +54,8 @@ pub struct Options {
     pub poll_interval: Duration,
     /// The chain that ends with this block is followed and no other, while it is valid; for comparing states.
     pub last_block: Option<BlockHash>,
+    /// Block filters are built and kept.
+    pub block_filters: bool,
     /// What proofs of scripts learn, for the next time the same blocks are proved.
     pub hints: HintsUse,
     /// 32 random bytes: key of the script tags of a new store, and of the coin table's hash function.
@@ -73,6 +75,7 @@ impl Options {
             last_block: None,
             skip_scripts: false,
             skip_index: false,
+            block_filters: false,
             hints: HintsUse::Off,
             commit_interval: Duration::from_secs(300),
             poll_interval: Duration::from_millis(500),

@@ -17,6 +17,7 @@
 //! with all that were connected after it; rows reach the batch only once a lot has passed everything.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Chain {
     pub(crate) coins: Coins,
     pub(crate) judges: Arc<Judges>,
     pub(crate) hints: HintsKeeper,
+    /// Why filters of old blocks are not built.
+    pub(crate) filter_problem: Option<String>,
     pub(crate) shared: Arc<Shared>,
     /// Readers of block files, in [`View`]s and on the pool.
     pub(crate) files: Arc<BlockFiles>,
@@ -92,6 +95,10 @@ impl Chain {
         while !self.stopping() {
             self.catch_up_with(self.world.clock.monotonic() >= wake)?;
             wake = self.last_scan + self.options.poll_interval;
+            if self.fill_filters()? {
+                self.commit_if_changed()?;
+                continue;
+            }
             let now = self.world.clock.monotonic();
             if !self.stopping() && now < wake {
                 self.shared.intake.signal.wait(wake - now);
@@ -100,9 +107,14 @@ impl Chain {
         self.finish()
     }
 
-    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to.
+    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to. Filters of
+    /// old blocks that are missing are built too.
     pub fn catch_up(&mut self) -> Result<(), ChainError> {
-        self.catch_up_with(true)
+        self.catch_up_with(true)?;
+        while self.fill_filters()? {
+            self.commit_if_changed()?;
+        }
+        Ok(())
     }
 
     /// One pass: all that is known at its beginning is looked at. With `scan`, block files of others are, too.
@@ -266,7 +278,11 @@ impl Chain {
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
         let facts_due = facts > 0 && (!self.waiting.is_empty() || now >= self.last_commit + FACTS_INTERVAL);
-        if moved || facts_due || facts >= FACTS_MAX || (facts > 0 && self.stopping()) { self.commit() } else { Ok(()) }
+        if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
+            self.commit()
+        } else {
+            Ok(())
+        }
     }
 
     /// True when it is time to commit during an import.
@@ -314,7 +330,7 @@ impl Chain {
             status.stored_bytes = stored_bytes;
             (status.hints_bytes, status.hints_off) = (hints_bytes, hints_off);
         });
-        Ok(())
+        self.report_filters()
     }
 
     /// Installs a finished merge, and starts the next one on a thread of its own.
@@ -347,7 +363,8 @@ impl Chain {
             status.announced = Some(hash);
         });
         if !known {
-            let event = self.news.tell(height, header);
+            let number = self.shared.tips_told.fetch_add(1, Ordering::SeqCst) + 1;
+            let event = self.news.tell(number, height, header);
             self.shared.publish(&event);
         }
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chain::mempool::SharedMempool;
 use chain::{Event, Handle};
 use net::Moment;
 use net::hub::{Hub, Judgement, KnownTxs, NodeChain, UploadBudget, judgement_of};
@@ -38,7 +39,13 @@ pub struct Peers {
 
 impl Peers {
     /// Listens, connects, and follows the writer.
-    pub fn start(config: NetworkConfig, network: Network, memory_bytes: u64, handle: &Handle) -> Result<Peers, String> {
+    pub fn start(
+        config: NetworkConfig,
+        network: Network,
+        memory_bytes: u64,
+        handle: &Handle,
+        _mempool: SharedMempool,
+    ) -> Result<Peers, String> {
         let params = Params::of(network);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let mut entropy = OsEntropy;

@@ -35,6 +35,7 @@ use crate::relay::Pool;
 use crate::sync::{Limits, Window};
 use crate::wire::{Message, PeerAddress};
 use newest::Newest;
+pub use newest::tx_ids;
 pub use node::{NodeChain, judgement_of};
 use talk::Talk;
 use txs::Txs;

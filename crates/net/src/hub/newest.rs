@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use primitives::sha256::sha256d_many;
-use primitives::{Block, BlockHash, Transaction, Wtxid};
+use primitives::{Block, BlockHash, Transaction, Txid, Wtxid};
 
 use crate::relay::TxName;
 use crate::wire::{CompactBlock, Message};
@@ -39,14 +39,18 @@ impl Newest {
     /// A transaction of it, so that those who were told of one can have it after it was confirmed.
     pub fn tx(&mut self, name: &TxName) -> Option<Transaction> {
         if self.names.is_empty() {
-            let txids = sha256d_many(self.block.tx_count(), |index| self.block.tx(index).stripped_parts());
-            let wtxids = wtxids_of(&self.block).into_iter().map(|wtxid| wtxid.0);
-            let positions = || 0..=u16::MAX;
-            self.names = txids.into_iter().zip(positions()).chain(wtxids.zip(positions())).collect();
+            let both = tx_ids(&self.block).into_iter().zip(0..=u16::MAX);
+            self.names = both.flat_map(|((txid, wtxid), at)| [(txid.0, at), (wtxid.0, at)]).collect();
         }
         let position = *self.names.get(&name.hash())?;
         Transaction::parse(self.block.tx(usize::from(position)).raw()).ok()
     }
+}
+
+/// Both identifiers of a block's transactions, in order, for [`super::Hub::block_connected`].
+pub fn tx_ids(block: &Block) -> Vec<(Txid, Wtxid)> {
+    let txids = sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts());
+    txids.into_iter().map(Txid).zip(wtxids_of(block)).collect()
 }
 
 /// Wtxids of a block's transactions, the coinbase's as it is and not as the commitment counts it.

@@ -31,8 +31,6 @@ const KNOWN_TXS: usize = 50_000;
 const REBROADCAST_MIN: Duration = Duration::from_secs(10 * 60);
 /// ... and up to so much more.
 const REBROADCAST_SPREAD: Duration = Duration::from_secs(5 * 60);
-/// What is told of as new came at most so long ago, in seconds: a mempool that is read from its file is no news.
-const NEWS_AGE_S_MAX: u64 = 120;
 /// First version that knows fee filters; Core's `FEEFILTER_VERSION`.
 const PROTOCOL_FEE_FILTER: i32 = 70_013;
 
@@ -68,10 +66,7 @@ impl<C: Chain> Hub<C> {
     /// The mempool has changed: what is new in it is told of, wherever it came from.
     pub fn pool_changed(&mut self, event: &Event, now: Moment) {
         self.now = now;
-        if let Event::Added { entry, .. } = event
-            && entry.sequence != 0
-            && entry.time_s.saturating_add(NEWS_AGE_S_MAX) >= now.unix_s
-        {
+        if let Event::Added { entry, announce: true, .. } | Event::Offered { entry } = event {
             self.txs.backlog.push(entry.wtxid);
         }
     }

@@ -21,6 +21,8 @@ pub struct NetworkConfig {
     pub shell: ShellConfig,
     /// Bytes of blocks served in a day; none for as many as are asked for.
     pub upload_bytes_max: Option<u64>,
+    /// Transactions are taken from peers, and told of.
+    pub relays_txs: bool,
 }
 
 /// The network these settings describe.
@@ -63,7 +65,8 @@ pub fn resolve(
         Value::Whole(mib) => Some(mib << 20),
         _ => None,
     };
-    Ok(Some(NetworkConfig { shell, upload_bytes_max }))
+    let relays_txs = word(layers, "p2p_transactions") == "on";
+    Ok(Some(NetworkConfig { shell, upload_bytes_max, relays_txs }))
 }
 
 fn listen(layers: &Layers, network: Network) -> Option<SocketAddr> {

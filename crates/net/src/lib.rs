@@ -7,7 +7,7 @@
 //! Every peer is a state machine without a socket: bytes, time and chance come in as arguments, so that a seed replays any
 //! conversation. Sockets and threads are in `shell` alone.
 //!
-//! Where things are, and where what is not yet there belongs:
+//! Where things are:
 //!
 //! | area        | what is there                                                                                          |
 //! |-------------|--------------------------------------------------------------------------------------------------------|
@@ -16,7 +16,7 @@
 //! | `peer`      | one connection: handshake, what was negotiated, ping, timeouts, send queue, rate limits, statistics    |
 //! | `addresses` | whom to connect to and whom to drop: address book, bans, eviction, groups of networks                  |
 //! | `sync`      | headers from several peers with low-work protection, and the moving window of blocks ahead             |
-//! | `relay`     | announcing and serving blocks and transactions, compact blocks, orphans, upload budget                 |
+//! | `relay`     | transactions: what to ask for, what to judge, what to tell                                              |
 //! | `hub`       | all peers together: messages of each to `sync`, `relay` and `addresses`, and their wishes back         |
 //! | `shell`     | sockets, listener, dialler, proxies and the encryption's randomness: the only part that knows the world |
 //!
@@ -29,7 +29,9 @@ pub mod fuzz;
 pub mod hub;
 mod moment;
 pub mod peer;
+pub mod relay;
 pub mod shell;
+mod siphash;
 pub mod sync;
 pub mod transport;
 pub mod wire;

@@ -21,6 +21,7 @@ use crate::addresses::{Ban, Dialler, Gossip, Subnet, Targets};
 use crate::entropy::Entropy;
 use crate::hub::{Chain, Hub};
 use crate::peer::{End, PeerId};
+use crate::relay::TxJob;
 use crate::wire::Endpoint;
 
 /// Time between two looks at the clock.
@@ -102,6 +103,11 @@ impl<C: Chain + Send + 'static> Shell<C> {
     /// Does something with the hub; what follows from it is sent at once.
     pub fn with_hub<R>(&self, act: impl FnOnce(&mut Hub<C>) -> R) -> R {
         self.shared.with(|state, _| act(&mut state.hub))
+    }
+
+    /// Transactions to judge, waited for so long at most; the verdicts go to [`Hub::txs_judged`].
+    pub fn take_tx_jobs(&self, patience: Duration) -> Vec<TxJob> {
+        self.shared.take_tx_jobs(patience)
     }
 
     /// All connections.

@@ -23,6 +23,8 @@ pub struct NetworkConfig {
     pub upload_bytes_max: Option<u64>,
     /// What the user agent ends with.
     comments: Vec<String>,
+    /// Transactions are taken from peers, and told of.
+    pub relays_txs: bool,
 }
 
 impl NetworkConfig {
@@ -94,7 +96,8 @@ pub fn resolve(
         Value::Whole(mib) => Some(mib << 20),
         _ => None,
     };
-    Ok(Some(NetworkConfig { shell, upload_bytes_max, comments: comments(layers)? }))
+    let relays_txs = word(layers, "p2p_transactions") == "on";
+    Ok(Some(NetworkConfig { shell, upload_bytes_max, relays_txs, comments: comments(layers)? }))
 }
 
 fn listen(layers: &Layers, network: Network) -> Option<SocketAddr> {

@@ -316,6 +316,16 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         P2P,
+        "p2p_transactions",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "on",
+        "",
+        "Take transactions from other nodes and pass them on. With \"off\" the node asks for blocks only and disconnects who \
+         sends transactions; those of its own users are told of all the same.",
+    ),
+    setting(
+        P2P,
         "p2p_upload_mib_per_day",
         Kind::Whole { min: 1, max: 1 << 30 },
         &["none"],

@@ -73,6 +73,7 @@ impl Chain {
                 ..Status::default()
             }),
             subscribers: Mutex::default(),
+            tips_told: 0.into(),
             stop: false.into(),
             block_filters: options.block_filters,
             left_filters: Mutex::default(),

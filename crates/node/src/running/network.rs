@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chain::mempool::SharedMempool;
 use chain::{Event, Handle};
 use net::Moment;
 use net::hub::{Hub, Judgement, KnownTxs, NodeChain, UploadBudget, judgement_of};
@@ -18,10 +19,10 @@ use net::peer::Local;
 use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::Limits;
 use primitives::BlockHash;
-use primitives::network::{Network, Params};
-use stdx::clock::{Clock, SystemClock};
+use stdx::clock::Clock;
 
 use super::log;
+use crate::config::Config;
 use crate::config::network::NetworkConfig;
 
 /// Longest time a judgement on a block waits for being passed on; new tips are passed on at once.
@@ -38,11 +39,17 @@ pub struct Peers {
 
 impl Peers {
     /// Listens, connects, and follows the writer.
-    pub fn start(config: NetworkConfig, network: Network, memory_bytes: u64, handle: &Handle) -> Result<Peers, String> {
-        let params = Params::of(network);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    pub fn start(
+        config: NetworkConfig,
+        node: &Config,
+        clock: Arc<dyn Clock>,
+        handle: &Handle,
+        _mempool: SharedMempool,
+    ) -> Result<Peers, String> {
+        let (params, memory_bytes) = (node.params.clone(), node.memory_bytes);
         let mut entropy = OsEntropy;
         let mut local = Local::new(params.magic, &mut entropy);
+        local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
         local.relays_txs = false; // no mempool is connected to the network yet, and peers are told so
         let known: KnownTxs = Arc::new(RwLock::new(Arc::new([])));

@@ -27,7 +27,7 @@ pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-use crate::sync::{Limits, Window};
+use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress};
 pub use node::{KnownTxs, NodeChain, judgement_of};
 use talk::Talk;
@@ -132,6 +132,11 @@ impl<C: Chain> Hub<C> {
     /// Blocks on order from a peer.
     pub fn blocks_on_order(&self, id: PeerId) -> usize {
         self.window.orders_of(id.0)
+    }
+
+    /// How much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> Waiting {
+        self.window.waiting()
     }
 
     /// A connection was made.

@@ -16,7 +16,7 @@ use net::Moment;
 use net::hub::{Hub, Judgement, KnownTxs, NodeChain, UploadBudget, judgement_of};
 use net::peer::Local;
 use net::shell::{OsEntropy, PeerReport, Shell};
-use net::sync::Limits;
+use net::sync::{Limits, Waiting};
 use primitives::BlockHash;
 use primitives::network::{Network, Params};
 use stdx::clock::{Clock, SystemClock};
@@ -73,6 +73,12 @@ impl Peers {
     pub fn reports(&self) -> impl Fn() -> Vec<PeerReport> + Send + Sync + 'static {
         let shell = self.shell.clone();
         move || shell.peers()
+    }
+
+    /// A way to ask how much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> impl Fn() -> Waiting + Send + Sync + 'static {
+        let shell = self.shell.clone();
+        move || shell.waiting()
     }
 
     /// Ends all connections and saves what is known of other nodes.

@@ -163,7 +163,7 @@ impl Node {
     fn join_network(&mut self, handle: &Handle) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
         let peers = Peers::start(config, self.config.network, self.config.memory_bytes, handle)?;
-        self.reporter.connected(peers.listening().first().copied(), peers.reports());
+        self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())
     }

@@ -32,7 +32,7 @@ use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::Pool;
-use crate::sync::{Limits, Window};
+use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress};
 use newest::Newest;
 pub use newest::tx_ids;
@@ -150,6 +150,11 @@ impl<C: Chain> Hub<C> {
     /// Blocks on order from a peer.
     pub fn blocks_on_order(&self, id: PeerId) -> usize {
         self.window.orders_of(id.0)
+    }
+
+    /// How much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> Waiting {
+        self.window.waiting()
     }
 
     /// A connection was made.

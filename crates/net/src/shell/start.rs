@@ -115,6 +115,11 @@ impl<C: Chain + Send + 'static> Shell<C> {
         self.shared.with(|state, _| state.reports())
     }
 
+    /// How much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> crate::sync::Waiting {
+        self.shared.with(|state, _| state.hub.waiting())
+    }
+
     /// Connections that ended since this was asked last; the oldest are forgotten.
     pub fn take_ended(&self) -> Vec<Ended> {
         self.shared.with(|state, _| std::mem::take(&mut state.ended).into())

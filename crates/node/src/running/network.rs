@@ -18,7 +18,7 @@ use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of, tx_ids};
 use net::peer::Local;
 use net::relay::judge;
 use net::shell::{OsEntropy, PeerReport, Shell};
-use net::sync::Limits;
+use net::sync::{Limits, Waiting};
 use primitives::{Block, BlockHash, Txid, Wtxid};
 use stdx::clock::Clock;
 
@@ -101,6 +101,12 @@ impl Peers {
     pub fn reports(&self) -> impl Fn() -> Vec<PeerReport> + Send + Sync + 'static {
         let shell = self.shell.clone();
         move || shell.peers()
+    }
+
+    /// A way to ask how much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> impl Fn() -> Waiting + Send + Sync + 'static {
+        let shell = self.shell.clone();
+        move || shell.waiting()
     }
 
     /// Ends all connections and saves what is known of other nodes.

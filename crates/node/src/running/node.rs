@@ -181,7 +181,7 @@ impl Node {
     fn join_network(&mut self, handle: &Handle, mempool: SharedMempool) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
         let peers = Peers::start(config, &self.config, self.clock.clone(), handle, mempool)?;
-        self.reporter.connected(peers.listening().first().copied(), peers.reports());
+        self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())
     }

@@ -7,6 +7,7 @@
 mod electrum;
 pub mod machine;
 pub mod network;
+mod peer_settings;
 pub mod rpc;
 pub mod schema;
 pub mod show;

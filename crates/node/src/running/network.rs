@@ -19,10 +19,12 @@ use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::Limits;
 use primitives::BlockHash;
 use primitives::network::{Network, Params};
-use stdx::clock::{Clock, SystemClock};
+use stdx::clock::Clock;
 
+use super::clock::NodeClock;
 use super::log;
 use crate::config::network::NetworkConfig;
+use crate::wiring::PeerCalls;
 
 /// Longest time a judgement on a block waits for being passed on; new tips are passed on at once.
 const NEWS_TIME_MAX: Duration = Duration::from_millis(20);
@@ -38,12 +40,19 @@ pub struct Peers {
 
 impl Peers {
     /// Listens, connects, and follows the writer.
-    pub fn start(config: NetworkConfig, network: Network, memory_bytes: u64, handle: &Handle) -> Result<Peers, String> {
+    pub fn start(
+        config: NetworkConfig,
+        network: Network,
+        memory_bytes: u64,
+        clock: Arc<NodeClock>,
+        handle: &Handle,
+    ) -> Result<Peers, String> {
         let params = Params::of(network);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let clock: Arc<dyn Clock> = clock;
         let mut entropy = OsEntropy;
         let mut local = Local::new(params.magic, &mut entropy);
         local.start_height = handle.active_tip().height as i32;
+        local.handshake_timeout_s = config.handshake_s;
         local.relays_txs = false; // no mempool is connected to the network yet, and peers are told so
         let known: KnownTxs = Arc::new(RwLock::new(Arc::new([])));
         let (chain, judgements) = NodeChain::new(handle.clone(), known);
@@ -67,6 +76,11 @@ impl Peers {
     /// Where others may connect to.
     pub fn listening(&self) -> &[SocketAddr] {
         self.shell.listening()
+    }
+
+    /// The peers as JSON-RPC asks for them.
+    pub fn calls(&self) -> PeerCalls<NodeChain> {
+        PeerCalls::new(self.shell.clone())
     }
 
     /// A way to ask for the connections, for as long as anybody does.

@@ -58,6 +58,7 @@ pub struct Node {
     handle: Option<Handle>,
     reporter: Reporter,
     config: Config,
+    clock: Arc<NodeClock>,
     stop: StopFlag,
     _socket: StatusSocket,
     _lock: DataLock,
@@ -100,7 +101,7 @@ impl Node {
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
         let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
-        let world = World { disk, clock, pool: Arc::new(Pool::new("check", config.threads)), engine };
+        let world = World { disk, clock: clock.clone(), pool: Arc::new(Pool::new("check", config.threads)), engine };
         let (sender, opened) = channel();
         let options = options(&config)?;
         let writer = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
@@ -118,6 +119,7 @@ impl Node {
             handle: None,
             reporter,
             config,
+            clock,
             stop,
             _socket: socket,
             _lock: lock,
@@ -162,7 +164,10 @@ impl Node {
     /// Connects to peers, if the settings want any.
     fn join_network(&mut self, handle: &Handle) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
-        let peers = Peers::start(config, self.config.network, self.config.memory_bytes, handle)?;
+        let peers = Peers::start(config, self.config.network, self.config.memory_bytes, self.clock.clone(), handle)?;
+        if let Some(rpc) = &self.rpc {
+            rpc.join(Arc::new(peers.calls()));
+        }
         self.reporter.connected(peers.listening().first().copied(), peers.reports());
         self.peers = Some(peers);
         Ok(())

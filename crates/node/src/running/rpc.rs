@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::Handle;
-use primitives::network::{Network, Params};
+use primitives::network::{Network as Chain, Params};
 use serve::door::Door;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
-use serve::rpc::needs::Host;
+use serve::rpc::needs::{Host, Network};
 use serve::rpc::{Config as ServerConfig, ServerHandle, start};
 use stdx::clock::Clock;
 use stdx::hex;
@@ -40,7 +40,7 @@ struct NodeHost {
     reporter: Reporter,
     stop: StopFlag,
     clock: Arc<NodeClock>,
-    network: Network,
+    network: Chain,
     blocks_from: PathBuf,
 }
 
@@ -87,6 +87,11 @@ impl Rpc {
         let host = self.env.host.clone();
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
+    }
+
+    /// Answers questions about peers from now on.
+    pub fn join(&self, network: Arc<dyn Network>) {
+        let _ = self.env.network.set(network);
     }
 
     /// What went wrong on our side since it was asked last, the newest only.
@@ -149,7 +154,7 @@ impl Host for NodeHost {
     }
 
     fn set_unix_s(&self, unix_s: u64) -> bool {
-        let may = self.network == Network::Regtest;
+        let may = self.network == Chain::Regtest;
         if may {
             self.clock.set(unix_s);
         }

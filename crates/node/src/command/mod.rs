@@ -7,9 +7,12 @@
 pub mod arguments;
 pub mod cli;
 pub mod demo;
+#[cfg(test)]
+mod failed_audit;
 pub mod forge;
 pub mod http;
 pub mod import;
+mod import_peers;
 pub mod reindex;
 pub mod run;
 pub mod status;

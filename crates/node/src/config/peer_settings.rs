@@ -236,6 +236,15 @@ pub const PEER_SETTINGS: &[Setting] = &[
     ),
     setting(
         P2P,
+        "p2p_user_agent_comment",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Comments that the user agent ends with, between commas (BIP 14).",
+    ),
+    setting(
+        P2P,
         "p2p_encrypt",
         Kind::Choice(&["on", "off"]),
         &[],

@@ -137,6 +137,34 @@ const FIRST: &[Setting] = &[
     ),
     setting(
         NODE,
+        "chainwork_min",
+        Kind::Text,
+        &["auto"],
+        "auto",
+        "",
+        "Work that a chain must have before its blocks are fetched and the node counts as synced, in hexadecimal digits. \
+         \"auto\" is the network's.",
+    ),
+    setting(
+        NODE,
+        "tip_age_max_s",
+        Kind::Whole { min: 1, max: 1 << 40 },
+        &[],
+        "86400",
+        "s",
+        "A tip older than this means that the node is not synced yet.",
+    ),
+    setting(
+        NODE,
+        "activation_heights",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "On regtest: first heights of rules, between commas, as in bip34@2,segwit@165; also dersig, cltv and csv.",
+    ),
+    setting(
+        NODE,
         "disk_free_min_mib",
         Kind::Whole { min: 16, max: 1 << 30 },
         &[],
@@ -406,6 +434,16 @@ const LAST: &[Setting] = &[
         "info",
         "",
         "Least important line that is written to standard error.",
+    ),
+    setting(
+        LOG,
+        "log_file",
+        Kind::Path,
+        &["none"],
+        "none",
+        "",
+        "A file that every line is added to as well, whatever log_level says, and with them what Bitcoin Core's debug.log \
+         says about blocks, peers and transactions, in its format and words.",
     ),
     setting(
         LOG,

@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chain::mempool::SharedMempool;
 use chain::{Event, Handle};
 use net::Moment;
 use net::hub::{Hub, Judgement, KnownTxs, NodeChain, UploadBudget, judgement_of};
@@ -18,11 +19,10 @@ use net::peer::Local;
 use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::Limits;
 use primitives::BlockHash;
-use primitives::network::{Network, Params};
 use stdx::clock::Clock;
 
-use super::clock::NodeClock;
 use super::log;
+use crate::config::Config;
 use crate::config::network::NetworkConfig;
 use crate::wiring::PeerCalls;
 
@@ -42,15 +42,15 @@ impl Peers {
     /// Listens, connects, and follows the writer.
     pub fn start(
         config: NetworkConfig,
-        network: Network,
-        memory_bytes: u64,
-        clock: Arc<NodeClock>,
+        node: &Config,
+        clock: Arc<dyn Clock>,
         handle: &Handle,
+        _mempool: SharedMempool,
     ) -> Result<Peers, String> {
-        let params = Params::of(network);
-        let clock: Arc<dyn Clock> = clock;
+        let (params, memory_bytes) = (node.params.clone(), node.memory_bytes);
         let mut entropy = OsEntropy;
         let mut local = Local::new(params.magic, &mut entropy);
+        local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
         local.handshake_timeout_s = config.handshake_s;
         local.relays_txs = false; // no mempool is connected to the network yet, and peers are told so

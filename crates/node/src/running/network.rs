@@ -25,6 +25,7 @@ use stdx::clock::Clock;
 use super::log;
 use crate::config::Config;
 use crate::config::network::NetworkConfig;
+use crate::wiring::PeerCalls;
 
 /// Longest time between two looks at the mempool's events and the log; new tips and judgements on blocks are passed on at
 /// once.
@@ -55,7 +56,8 @@ impl Peers {
         let mut local = Local::new(params.magic, &mut entropy);
         local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
-        local.relays_txs = config.relays_txs;
+        local.handshake_timeout_s = config.handshake_s;
+        local.relays_txs = !config.blocks_only;
         let (chain, judgements) = NodeChain::new(handle.clone());
         let limits = Limits { bytes_ahead_max: (memory_bytes / AHEAD_SHARE).max(16 << 20), ..Limits::default() };
         let budget = UploadBudget::new(config.upload_bytes_max);
@@ -95,6 +97,11 @@ impl Peers {
     /// Where others may connect to.
     pub fn listening(&self) -> &[SocketAddr] {
         self.shell.listening()
+    }
+
+    /// The peers as JSON-RPC asks for them.
+    pub fn calls(&self) -> PeerCalls<NodeChain> {
+        PeerCalls::new(self.shell.clone())
     }
 
     /// A way to ask for the connections, for as long as anybody does.

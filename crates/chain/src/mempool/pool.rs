@@ -219,6 +219,11 @@ impl Mempool {
         self.spent.get(outpoint).copied()
     }
 
+    /// All wtxids, in no order that means anything: a look along one table, for a block's short identifiers.
+    pub fn wtxids(&self) -> impl Iterator<Item = &Wtxid> + '_ {
+        self.by_wtxid.keys()
+    }
+
     /// Slots in use, in no order that means anything.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         (0..self.nodes.len() as Slot).filter(|&slot| self.nodes[slot as usize].is_some())

@@ -7,13 +7,14 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
 use crate::filters::{FilterStatus, LeftFilters};
 use crate::intake::Intake;
+use crate::mempool::ScriptMemory;
 use crate::view::View;
 
 /// What the writer is doing.
@@ -81,6 +82,8 @@ pub struct Status {
     pub filters: FilterStatus,
     /// Inputs whose script a template recognised and proved.
     pub template_inputs: u64,
+    /// Inputs whose scripts the mempool had found valid before their block came.
+    pub known_inputs: u64,
     /// Inputs decided by Bitcoin Core's interpreter.
     pub interpreter_inputs: u64,
     /// Bytes that the coin table holds in memory.
@@ -157,6 +160,8 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Arc<View>>,
     pub(crate) status: Mutex<Status>,
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
+    /// Transactions whose scripts the mempool has found valid, once there is one.
+    pub(crate) known: Arc<OnceLock<Arc<ScriptMemory>>>,
     pub(crate) tips_told: AtomicU64,
     pub(crate) stop: AtomicBool,
     pub(crate) block_filters: bool,
@@ -190,6 +195,12 @@ impl Handle {
     /// everything that any view shows.
     pub fn tips_told(&self) -> u64 {
         self.0.tips_told.load(Ordering::SeqCst)
+    }
+
+    /// From now on scripts of transactions that `known` has found valid, by at least a block's rules, are not judged again
+    /// in that block. Only the first one counts.
+    pub fn spare(&self, known: Arc<ScriptMemory>) {
+        let _ = self.0.known.set(known);
     }
 
     /// Asks the writer to commit and return.

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use consensus::BlockError;
 use consensus::block::{self, CheckedBlock};
@@ -29,6 +29,7 @@ use stdx::pool::{Pool, Ticket};
 use store::Hints;
 use store::blockfiles::{BlockFiles, BlockFilesError, Position};
 
+use crate::mempool::ScriptMemory;
 use crate::tree::NodeId;
 
 /// Block bytes of one lot: some 3,000 inputs, enough to fill signature batches and to hide the queue's cost.
@@ -72,7 +73,12 @@ pub struct Prepared {
     pub output_tags: Arc<Vec<u64>>,
     /// What is kept of an earlier proof of its scripts.
     pub hints: Arc<Vec<u8>>,
+    /// Its inputs whose scripts nobody has found valid yet.
+    pub unknown: Unknown,
 }
+
+/// Inputs whose scripts are to be judged, by their positions in the block; none for all of them.
+pub type Unknown = Option<Arc<Vec<Range<usize>>>>;
 
 /// Why a block could not be prepared.
 #[derive(Debug)]
@@ -120,6 +126,7 @@ pub fn prepare(files: &BlockFiles, place: Place, judges: &Judges) -> Result<Prep
         Some(key) => rows::output_tags(checked.block(), key),
         None => vec![rows::NO_TAG; checked.block().output_count()],
     };
+    let unknown = judges.known.get().and_then(|known| unknown_inputs(&checked, place.height, known, params));
     Ok(Prepared {
         node: place.node,
         height: place.height,
@@ -128,7 +135,39 @@ pub fn prepare(files: &BlockFiles, place: Place, judges: &Judges) -> Result<Prep
         checked,
         output_tags: Arc::new(output_tags),
         hints: Arc::new(hints),
+        unknown: unknown.map(Arc::new),
     })
+}
+
+/// The inputs that are left when those of transactions known to be valid by the block's rules are taken out; none where
+/// that is all of them.
+///
+/// A wtxid names the transaction, its witnesses and, through the ids it spends from, every script and amount that its
+/// scripts are judged by: nothing else of the block or the chain has a part in the verdict but the rules.
+fn unknown_inputs(
+    checked: &CheckedBlock,
+    height: u32,
+    known: &ScriptMemory,
+    params: &Params,
+) -> Option<Vec<Range<usize>>> {
+    if known.is_empty() {
+        return None;
+    }
+    let in_force = flags::at(height, checked.hash(), params);
+    let mut unknown: Vec<Range<usize>> = Vec::new();
+    let mut spared = false;
+    for (tx, wtxid) in checked.block().txs().zip(checked.wtxids()).skip(1) {
+        if known.is_valid(&wtxid, in_force) {
+            spared = true;
+            continue;
+        }
+        let inputs = tx.input_range();
+        match unknown.last_mut() {
+            Some(last) if last.end == inputs.start => last.end = inputs.end,
+            _ => unknown.push(inputs),
+        }
+    }
+    spared.then_some(unknown)
 }
 
 /// A block whose coins have been spent and created in the coin table.
@@ -154,8 +193,18 @@ pub struct Connected {
     pub median_time_past_s: u32,
     /// What is kept of an earlier proof of its scripts.
     pub hints: Arc<Vec<u8>>,
+    /// Its inputs whose scripts nobody has found valid yet.
+    pub unknown: Unknown,
     /// False below an `assume_valid` block.
     pub check_scripts: bool,
+}
+
+impl Connected {
+    /// Inputs whose scripts are spared, because they were found valid before.
+    pub fn known_inputs(&self) -> usize {
+        let Some(unknown) = self.unknown.as_ref().filter(|_| self.check_scripts) else { return 0 };
+        self.spent.len() - unknown.iter().map(Range::len).sum::<usize>()
+    }
 }
 
 /// Why a block does not join the chain.
@@ -194,6 +243,8 @@ pub struct Judges {
     pub builds_filters: AtomicBool,
     /// Hints of earlier proofs.
     pub hints: Option<Hints>,
+    /// Transactions whose scripts the mempool has found valid, once there is one.
+    pub known: Arc<OnceLock<Arc<ScriptMemory>>>,
     /// Median time past by height, of every connected block.
     pub median_times_s: RwLock<Vec<u32>>,
     /// True once the program is stopping: scripts not yet checked are left unchecked, and their blocks taken back.
@@ -272,19 +323,22 @@ fn script_tasks(blocks: &[Connected]) -> Vec<ScriptTask> {
     let mut task: ScriptTask = Vec::new();
     let mut room = SCRIPT_TASK_INPUTS;
     for (index, connected) in blocks.iter().enumerate().filter(|(_, connected)| connected.check_scripts) {
-        let count = connected.checked.block().input_count();
         // The coinbase's input spends nothing.
-        let mut first = 1;
-        while first < count {
-            let segments = room - room % SEGMENT_INPUTS;
-            let taken = if count - first <= room { count - first } else { segments };
-            if taken > 0 {
-                task.push((index, first..first + taken));
-            }
-            (room, first) = (room - taken, first + taken);
-            if room == 0 || first < count {
-                tasks.push(std::mem::take(&mut task));
-                room = SCRIPT_TASK_INPUTS;
+        let all = [1..connected.checked.block().input_count()];
+        let ranges = connected.unknown.as_ref().map_or(&all[..], |unknown| unknown);
+        // Nothing is learnt of a block that is judged in part.
+        let segment = if connected.unknown.is_some() { 1 } else { SEGMENT_INPUTS };
+        for Range { start: mut first, end } in ranges.iter().cloned() {
+            while first < end {
+                let taken = if end - first <= room { end - first } else { room - room % segment };
+                if taken > 0 {
+                    task.push((index, first..first + taken));
+                }
+                (room, first) = (room - taken, first + taken);
+                if room == 0 || first < end {
+                    tasks.push(std::mem::take(&mut task));
+                    room = SCRIPT_TASK_INPUTS;
+                }
             }
         }
     }
@@ -299,29 +353,28 @@ fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Sc
         let failure = task.first().map(|(index, _)| (*index, Failure::Cancelled));
         return ScriptsJudged { failure, ..ScriptsJudged::default() };
     }
-    let jobs: Vec<script::Job> = task
-        .iter()
-        .map(|(index, inputs)| {
-            let connected = &blocks[*index];
-            script::Job {
-                block: connected.checked.clone(),
-                spent: connected.spent.clone(),
-                flags: flags::at(connected.height, connected.checked.hash(), &judges.params),
-                inputs: inputs.clone(),
-            }
-        })
-        .collect();
-    let indices = task.iter().map(|(index, _)| *index);
-    let (verdicts, learnt): (Vec<_>, Vec<_>) = match judges.hints {
-        Some(_) => {
-            let kept: Vec<&[u8]> = indices.clone().map(|index| &blocks[index].hints[..]).collect();
-            script::verify_learning(&jobs, &kept, &*judges.engine, &judges.counters).into_iter().unzip()
-        }
-        None => (script::verify(&jobs, &*judges.engine, &judges.counters), Vec::new()),
-    };
-    let failed = verdicts.into_iter().zip(indices.clone()).find_map(|(verdict, index)| Some((index, verdict.err()?)));
+    let learns = |index: usize| judges.hints.is_some() && blocks[index].unknown.is_none();
+    let (whole, parts): (Vec<_>, Vec<_>) = task.iter().partition(|(index, _)| learns(*index));
+    let jobs = |task: &[&(usize, Range<usize>)]| task.iter().map(|part| job(blocks, part, judges)).collect::<Vec<_>>();
+    let kept: Vec<&[u8]> = whole.iter().map(|(index, _)| &blocks[*index].hints[..]).collect();
+    let learning = script::verify_learning(&jobs(&whole), &kept, &*judges.engine, &judges.counters);
+    let (verdicts, learnt): (Vec<_>, Vec<_>) = learning.into_iter().unzip();
+    let others = script::verify(&jobs(&parts), &*judges.engine, &judges.counters);
+    let judged = whole.iter().zip(verdicts).chain(parts.iter().zip(others));
+    let failed = judged.filter_map(|((index, _), verdict)| Some((*index, verdict.err()?)));
+    let failed = failed.min_by_key(|(index, _)| *index);
     let failure = failed.map(|(index, failure)| (index, Failure::Rule(failure.into())));
-    ScriptsJudged { failure, learnt: indices.zip(learnt).collect() }
+    ScriptsJudged { failure, learnt: whole.iter().map(|(index, _)| *index).zip(learnt).collect() }
+}
+
+fn job(blocks: &[Connected], (index, inputs): &(usize, Range<usize>), judges: &Judges) -> script::Job {
+    let connected = &blocks[*index];
+    script::Job {
+        block: connected.checked.clone(),
+        spent: connected.spent.clone(),
+        flags: flags::at(connected.height, connected.checked.hash(), &judges.params),
+        inputs: inputs.clone(),
+    }
 }
 
 fn check_amounts_and_derive_rows(blocks: &[Connected], judges: &Judges) -> Verdict {

@@ -390,6 +390,7 @@ impl Chain {
                 status.transactions += parsed.tx_count() as u64;
                 status.inputs += block.spent.len() as u64;
                 status.outputs += parsed.output_count() as u64;
+                status.known_inputs += block.known_inputs() as u64;
             }
         });
     }

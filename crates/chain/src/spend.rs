@@ -52,7 +52,7 @@ impl Chain {
         prepared: Prepared,
         next: &mut Ordinals,
     ) -> Result<Connected, ConnectFailure> {
-        let Prepared { node, height, position, checked, output_tags, hints, median_time_past_s } = prepared;
+        let Prepared { node, height, position, checked, output_tags, hints, unknown, median_time_past_s } = prepared;
         self.check_bip30(node, height, &checked)?;
         let inputs = checked.block().input_count();
         let mut spent = SpentCoins::with_capacity(inputs);
@@ -78,6 +78,7 @@ impl Chain {
             first_tx_num: next.tx_num,
             median_time_past_s,
             hints,
+            unknown,
             check_scripts: self.checks_scripts(node),
             checked,
         };

@@ -6,7 +6,7 @@
 //!         records.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use consensus::script;
 use index::filter;
@@ -50,6 +50,7 @@ impl Chain {
         let tip = store.snapshot().tip().expect("the genesis block is committed");
         let Known { tree, progress, scanner, own, tip_node } = learn_all(&world, &options, &mut store, &files, tip)?;
         let (keeper, hints) = HintsKeeper::open(&*world.disk, &options.hints, &params);
+        let known = Arc::new(OnceLock::new());
         let judges = Arc::new(Judges {
             params: options.params.clone(),
             engine: world.engine.clone(),
@@ -57,6 +58,7 @@ impl Chain {
             tag_key: (!options.skip_index).then_some(key),
             builds_filters: false.into(),
             hints,
+            known: known.clone(),
             median_times_s: RwLock::new(median_times(&store, tip.height)?),
             cancelled: false.into(),
         });
@@ -73,6 +75,7 @@ impl Chain {
                 ..Status::default()
             }),
             subscribers: Mutex::default(),
+            known,
             tips_told: 0.into(),
             stop: false.into(),
             block_filters: options.block_filters,

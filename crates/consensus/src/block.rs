@@ -9,7 +9,7 @@ use std::fmt;
 
 use primitives::hash::{merkle_root, sha256d_parts};
 use primitives::sha256::sha256d_many;
-use primitives::{Block, BlockHash, Header, Params, Tx, Txid};
+use primitives::{Block, BlockHash, Header, Params, Tx, Txid, Wtxid};
 
 use crate::errors::BlockError;
 use crate::{BLOCK_WEIGHT_MAX, SIGOP_COST_MAX, WITNESS_SCALE, header, locks, signet, tx};
@@ -66,6 +66,11 @@ impl CheckedBlock {
     /// Ids of its transactions, in order.
     pub fn txids(&self) -> &[Txid] {
         &self.txids
+    }
+
+    /// Ids with witnesses, hashed anew; zero stands for the coinbase's.
+    pub fn wtxids(&self) -> Vec<Wtxid> {
+        witness_leaves(&self.block, &self.txids).into_iter().map(Wtxid).collect()
     }
 
     /// What the context-free pass learned of each transaction, in order.

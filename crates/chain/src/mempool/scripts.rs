@@ -30,6 +30,12 @@ impl ScriptMemory {
         ScriptMemory { generations: Mutex::new([0, 1].map(|_| HashMap::with_hasher(keyed))) }
     }
 
+    /// True before anything was found valid.
+    pub fn is_empty(&self) -> bool {
+        let generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        generations.iter().all(HashMap::is_empty)
+    }
+
     /// True where the scripts of this transaction are known to be valid by `flags`.
     pub fn is_valid(&self, wtxid: &Wtxid, flags: Flags) -> bool {
         let generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);

@@ -80,6 +80,7 @@ impl Upkeep {
         let view = handle.view();
         let tip = view.tip();
         let mempool = SharedMempool::new(Mempool::new(policy, view, engine, secret));
+        handle.spare(mempool.read().scripts().clone());
         let changes = mempool.write().subscribe();
         let (handle, estimates, confirmed) = (handle.clone(), SharedEstimates::default(), Vec::new());
         Upkeep { handle, clock, mempool, news, changes, estimates, confirmed, followed, tip }

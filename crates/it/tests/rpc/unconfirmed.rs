@@ -6,7 +6,13 @@
 
 use std::fs;
 
+use chain::Verdict;
+use consensus::BlockError;
+use primitives::Transaction;
 use serde_json::{Value, json};
+use serve::mining::assemble::{Assembled, Next};
+use serve::rpc::needs::{Chosen, Host};
+use stdx::hex;
 
 use crate::world::World;
 
@@ -162,6 +168,83 @@ fn a_transaction_is_sent_seen_mined_left_and_mined_again() {
     wallet.call("syncwithvalidationinterfacequeue", "[]");
 }
 
+/// The next block with these transactions, handed to the writer.
+fn judged(wallet: &Wallet, transactions: &[Vec<u8>]) -> Verdict {
+    let (view, params) = (wallet.world.handle.view(), &wallet.world.env.params);
+    let next = Next::of(&view, wallet.world.host.unix_s(), params).unwrap_or_else(|error| panic!("{error:?}"));
+    let chosen = |bytes: &Vec<u8>| Chosen { bytes: bytes.clone(), fee_sat: 0, sigop_cost: 0 };
+    let chosen: Vec<Chosen> = transactions.iter().map(chosen).collect();
+    let block = Assembled::new(&next, &chosen, false, &[0x51], params);
+    let mut block = block.unwrap_or_else(|error| panic!("{error:?}"));
+    assert!(block.find_nonce(&mut 1_000_000, params, &|| false));
+    match wallet.world.handle.judge_block(block.bytes()) {
+        Ok(pending) => pending.wait(),
+        Err(_) => panic!("the queue is empty"),
+    }
+}
+
+/// The same signature with the other root of its number: valid in blocks, and another witness.
+fn other_witness(bytes: &[u8]) -> Vec<u8> {
+    const ORDER: [u8; 32] = [
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0xba, 0xae,
+        0xdc, 0xe6, 0xaf, 0x48, 0xa0, 0x3b, 0xbf, 0xd2, 0x5e, 0x8c, 0xd0, 0x36, 0x41, 0x41,
+    ];
+    let parsed = Transaction::parse(bytes).unwrap();
+    let signature = parsed.tx().input(0).witness().next().unwrap().to_vec();
+    let r_bytes = usize::from(signature[3]);
+    let s = &signature[6 + r_bytes..signature.len() - 1];
+    assert_eq!(s.len(), 32, "a low number has no zero in front");
+    let (mut high, mut borrow) = ([0; 32], 0i16);
+    for at in (0..32).rev() {
+        let digit = i16::from(ORDER[at]) - i16::from(s[at]) - borrow;
+        (high[at], borrow) = (digit.rem_euclid(256) as u8, i16::from(digit < 0));
+    }
+    let mut other = signature[..4 + r_bytes].to_vec();
+    other.extend([2, 33, 0]);
+    other.extend(high);
+    other.push(1);
+    other[1] += 1;
+    let at = bytes.windows(signature.len()).position(|part| part == signature).unwrap();
+    [&bytes[..at - 1], &[signature.len() as u8 + 1], &other, &bytes[at + signature.len()..]].concat()
+}
+
+#[test]
+fn scripts_of_known_transactions_are_not_judged_again_and_all_others_are() {
+    let wallet = Wallet::new("known", 6);
+    let asked = || {
+        let status = wallet.world.handle.status();
+        (status.signatures, status.known_inputs)
+    };
+    let [a, b, c, d] = [0, 1, 2, 3].map(|coin| hex::decode(&wallet.spends(coin, 10_000).1).unwrap());
+    [&a, &b].map(|bytes| wallet.send(&hex::encode(bytes)));
+    let before = asked();
+    assert_eq!(judged(&wallet, &[a, b]), Verdict::Connected);
+    assert_eq!(asked(), (before.0, before.1 + 2), "the engine is asked nothing about a block of known transactions");
+    // One that is known between two that are not.
+    let known = wallet.spends(4, 10_000).1;
+    wallet.send(&known);
+    let before = asked();
+    assert_eq!(judged(&wallet, &[c, hex::decode(&known).unwrap(), d]), Verdict::Connected);
+    assert_eq!(asked(), (before.0 + 2, before.1 + 1));
+    // The same transaction with another witness is another one: it is judged in full, for good or for bad.
+    let sent = wallet.spends(5, 10_000).1;
+    wallet.send(&sent);
+    let sent = hex::decode(&sent).unwrap();
+    let other = other_witness(&sent);
+    let txid = |bytes: &[u8]| Transaction::parse(bytes).unwrap().tx().txid();
+    assert_eq!(txid(&other), txid(&sent));
+    let mut wrong = other.clone();
+    let at = wrong.len() - 4 - 34 - 4; // in the signature, whatever is in front of it
+    wrong[at] ^= 1;
+    let before = asked();
+    assert!(matches!(judged(&wallet, &[wrong]), Verdict::Invalid { error: BlockError::Script { .. } }));
+    assert_eq!(wallet.txids().len(), 1, "the mempool's own is untouched");
+    assert_eq!(judged(&wallet, &[other]), Verdict::Connected);
+    let after = asked();
+    assert!(after.0 > before.0 && after.1 == before.1, "{before:?} {after:?}");
+    assert_eq!(wallet.txids(), Vec::<String>::new(), "it is confirmed under its txid");
+}
+
 #[test]
 fn refusals_have_cores_codes_and_words() {
     let wallet = Wallet::new("refused", 2);
@@ -200,7 +283,7 @@ fn refusals_have_cores_codes_and_words() {
         "createrawtransaction",
         &format!("[[{{\"txid\":\"{}\",\"vout\":0}}],[{{\"data\":\"00\"}}]]", wallet.coins[1]),
     );
-    let burning = burning.as_str().unwrap().replacen("0000000000000000026a", "0100000000000000026a", 1);
+    let burning = burning.as_str().unwrap().replacen("0000000000000000036a0100", "0100000000000000036a0100", 1);
     let burnt = "Unspendable output exceeds maximum configured by user (maxburnamount)";
     wallet.refused("sendrawtransaction", &format!("[\"{burning}\"]"), -25, burnt);
 }
@@ -256,8 +339,8 @@ fn the_owner_moves_fees_and_files() {
     let copy = wallet.world.folder().join("copy.dat");
     fs::write(&copy, &bytes).unwrap();
     let pool = wallet.world.mempool.clone();
-    let (told, count) = (pool.write().subscribe(), pool.read().len());
-    assert_eq!(count, 2);
+    let told = pool.write().subscribe();
+    assert_eq!(pool.read().len(), 2);
     wallet.call("importmempool", &format!("[{}]", json!(copy)));
     assert!(told.try_iter().next().is_none(), "both were there");
     let failed = "Unable to import mempool file, see debug log for details.";

@@ -67,12 +67,53 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 
 /// Options that are taken over, or need no setting here.
 #[rustfmt::skip]
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 44] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
     "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
+    "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
+    "dustrelayfee", "bytespersigop", "permitbaremultisig", "datacarrier", "datacarriersize", "acceptnonstdtxn",
+    "limitclustercount", "limitclustersize", "blockmaxweight", "blockreservedweight", "blockmintxfee",
     "testactivationheight", "minimumchainwork", "maxtipage", "uacomment", "debuglogfile",
 ];
+
+/// Rates in bitcoin for 1,000 virtual bytes are whole satoshi here.
+fn rate(value: String) -> Option<String> {
+    let (whole, part) = value.split_once('.').unwrap_or((&value, ""));
+    let digits = format!("{whole}{part:0<8}");
+    (part.len() <= 8).then(|| digits.parse::<u64>().ok()).flatten().map(|sat| sat.to_string())
+}
+
+/// The settings that Core's options of the mempool and the miner mean.
+fn mempool(last: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, Option<String>)> {
+    let switch = |name: &str| last(name).map(|value| if value == "0" { "off" } else { "on" }.to_owned());
+    let save = match (last("persistmempool").as_deref(), last("persistmempoolv1").as_deref()) {
+        (Some("0"), _) => Some("off".to_owned()),
+        (_, Some(v1)) if v1 != "0" => Some("v1".to_owned()),
+        _ => None,
+    };
+    let datacarrier = match last("datacarrier").as_deref() {
+        Some("0") => Some("off".to_owned()),
+        _ => last("datacarriersize"),
+    };
+    vec![
+        ("mempool_mb", last("maxmempool")),
+        ("mempool_expiry_h", last("mempoolexpiry")),
+        ("mempool_save", save),
+        ("relay_fee_min", last("minrelaytxfee").and_then(rate)),
+        ("relay_fee_increment", last("incrementalrelayfee").and_then(rate)),
+        ("dust_fee", last("dustrelayfee").and_then(rate)),
+        ("bytes_per_sigop", last("bytespersigop")),
+        ("bare_multisig", switch("permitbaremultisig")),
+        ("datacarrier_bytes_max", datacarrier),
+        ("accept_nonstandard", switch("acceptnonstdtxn")),
+        ("cluster_txs_max", last("limitclustercount")),
+        ("cluster_kvb_max", last("limitclustersize")),
+        ("block_weight_max", last("blockmaxweight")),
+        ("block_weight_reserved", last("blockreservedweight")),
+        ("block_fee_min", last("blockmintxfee").and_then(rate)),
+    ]
+}
 
 /// The setting `rpc_listen` that Core's options mean.
 fn listen(chain: &str, server: Option<&str>, bind: Option<String>, port: Option<String>) -> Option<String> {
@@ -117,7 +158,11 @@ fn translate(text: &str) -> Imported {
     put("rpc_workqueue", last("rpcworkqueue"));
     put("rest", last("rest").map(|value| if value == "0" { "off" } else { "on" }.to_owned()));
     put("threads", last("par").filter(|value| value.parse::<u32>().is_ok_and(|threads| threads > 0)));
-    put("memory_mib", last("dbcache").filter(|value| value.parse::<u32>().is_ok_and(|mib| mib >= 256)));
+    // Core's dbcache is beside the mempool, and ours holds both.
+    let mempool_mib = last("maxmempool").and_then(|value| value.parse::<u64>().ok()).map_or(0, |mb| mb * 13 / 10);
+    let memory_mib = last("dbcache").and_then(|value| value.parse::<u64>().ok()).map(|mib| mib + mempool_mib);
+    put("memory_mib", memory_mib.filter(|mib| *mib >= 256).map(|mib| mib.to_string()));
+    mempool(&last).into_iter().for_each(|(name, value)| put(name, value));
     put("assume_valid", last("assumevalid").filter(|value| value.len() == 64));
     put("activation_heights", Some(all("testactivationheight").join(",")));
     put("chainwork_min", last("minimumchainwork").map(|value| if value == "0" { "0x0".to_owned() } else { value }));
@@ -142,6 +187,44 @@ fn translate(text: &str) -> Imported {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_the_mempool_become_settings_of_ours() {
+        let text = "regtest=1\nmaxmempool=5\nmempoolexpiry=10\npersistmempoolv1=1\nminrelaytxfee=0.00001\n\
+            incrementalrelayfee=0.000012\ndustrelayfee=0\nbytespersigop=5\npermitbaremultisig=0\ndatacarriersize=42\n\
+            acceptnonstdtxn=1\nlimitclustercount=10\nlimitclustersize=50\nblockmaxweight=400000\n\
+            blockreservedweight=4000\nblockmintxfee=1\n";
+        let imported = translate(text);
+        let want = [
+            ("chain", "regtest"),
+            ("mempool_mb", "5"),
+            ("mempool_expiry_h", "10"),
+            ("mempool_save", "v1"),
+            ("relay_fee_min", "1000"),
+            ("relay_fee_increment", "1200"),
+            ("dust_fee", "0"),
+            ("bytes_per_sigop", "5"),
+            ("bare_multisig", "off"),
+            ("datacarrier_bytes_max", "42"),
+            ("accept_nonstandard", "on"),
+            ("cluster_txs_max", "10"),
+            ("cluster_kvb_max", "50"),
+            ("block_weight_max", "400000"),
+            ("block_weight_reserved", "4000"),
+            ("block_fee_min", "100000000"),
+        ];
+        assert_eq!(imported.settings, want.map(|(name, value)| (name, value.to_owned())));
+        assert!(imported.left.is_empty(), "{:?}", imported.left);
+        for (name, value) in imported.settings {
+            let setting = crate::config::schema::find(name).expect(name);
+            assert!(setting.kind.parse(&value, setting.words).is_ok(), "{name} = {value}");
+        }
+        let both = translate("dbcache=450\nmaxmempool=300\n");
+        assert_eq!(both.settings, [("memory_mib", "840"), ("mempool_mb", "300")].map(|(n, v)| (n, v.to_owned())));
+        let off = translate("datacarrier=0\npersistmempool=0\nminrelaytxfee=0.000000001\n");
+        let want = [("mempool_save", "off"), ("datacarrier_bytes_max", "off")];
+        assert_eq!(off.settings, want.map(|(name, value)| (name, value.to_owned())));
+    }
 
     #[test]
     fn common_options_are_taken_over_and_the_rest_is_listed() {

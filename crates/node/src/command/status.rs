@@ -74,6 +74,16 @@ fn lines(report: &Json) -> String {
                 bytes("/disk/hints_bytes")
             ),
         ),
+        (
+            "mempool",
+            format!(
+                "{} transactions, {} of {}, {} sat/kvB at least",
+                count("/mempool/transactions"),
+                bytes("/mempool/memory_bytes"),
+                bytes("/mempool/memory_bytes_max"),
+                count("/mempool/floor_sat_per_kvb")
+            ),
+        ),
         ("index", bytes("/disk/index_bytes")),
         ("disk free", bytes("/disk/free_bytes")),
         ("electrum", format!("{}, {} sessions", word("/electrum/listen"), count("/electrum/sessions"))),
@@ -106,7 +116,26 @@ fn metrics(report: &Json) -> String {
         let kind = if COUNTERS.contains(&name.as_str()) { "counter" } else { "gauge" };
         put_numbers(&format!("assay_{name}"), value, kind, &mut lines);
     }
+    put_aliases(report, &mut lines);
     lines.join("\n")
+}
+
+/// Names of a widespread exporter for bitcoind, so that its dashboards show this node too: the name, the place in the
+/// report, and what to divide by (rates there are bitcoin for 1,000 virtual bytes).
+const ALIASES: [(&str, &str, f64); 5] = [
+    ("bitcoin_mempool_size", "/mempool/transactions", 1.0),
+    ("bitcoin_mempool_bytes", "/mempool/virtual_bytes", 1.0),
+    ("bitcoin_mempool_usage", "/mempool/memory_bytes", 1.0),
+    ("bitcoin_mempool_unbroadcast", "/mempool/unbroadcast", 1.0),
+    ("bitcoin_mempool_minfee", "/mempool/floor_sat_per_kvb", 1e8),
+];
+
+fn put_aliases(report: &Json, lines: &mut Vec<String>) {
+    for (name, path, divisor) in ALIASES {
+        if let Some(number) = report.pointer(path).and_then(Json::as_f64) {
+            lines.extend([format!("# TYPE {name} gauge"), format!("{name} {}", number / divisor)]);
+        }
+    }
 }
 
 fn put_numbers(name: &str, value: &Json, kind: &str, lines: &mut Vec<String>) {
@@ -141,10 +170,15 @@ mod tests {
         let text = metrics(&json!({
             "version": "0.3.0", "chain": "main", "phase": "say \"x\"", "engine": "lanes", "height": 7, "percent": null,
             "signatures": { "lanes": 5, "audits": 1 }, "rates": { "blocks_per_s": 2.5 }, "notes": ["a note"],
+            "mempool": { "transactions": 3, "floor_sat_per_kvb": 100 },
         }));
         let want = "# TYPE assay_info gauge\n\
             assay_info{version=\"0.3.0\",chain=\"main\",phase=\"say  x \",engine=\"lanes\",engine_instructions=\"\"} 1\n\
             # TYPE assay_height gauge\nassay_height 7\n\
+            # TYPE bitcoin_mempool_size gauge\nbitcoin_mempool_size 3\n\
+            # TYPE bitcoin_mempool_minfee gauge\nbitcoin_mempool_minfee 0.000001\n\
+            # TYPE assay_mempool_transactions gauge\nassay_mempool_transactions 3\n\
+            # TYPE assay_mempool_floor_sat_per_kvb gauge\nassay_mempool_floor_sat_per_kvb 100\n\
             # TYPE assay_rates_blocks_per_s gauge\nassay_rates_blocks_per_s 2.5\n\
             # TYPE assay_signatures_audits counter\nassay_signatures_audits 1\n\
             # TYPE assay_signatures_lanes counter\nassay_signatures_lanes 5";

@@ -166,6 +166,7 @@ impl Node {
     fn open(&mut self, handle: &Handle) -> Result<(), String> {
         let (settings, folder) = (&self.config.mempool, &self.config.chain_dir);
         let mempool = Unconfirmed::start(settings, folder, handle, self.engine.clone(), self.clock.clone())?;
+        self.reporter.holding(mempool.mempool().clone(), self.clock.clone());
         if let Some(rpc) = &self.rpc {
             rpc.open(handle, &mempool, settings.mining);
         }

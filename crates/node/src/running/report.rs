@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use chain::mempool::SharedMempool;
 use chain::{Handle, Phase, Status};
 use net::shell::PeerReport;
 use net::sync::Waiting;
 use serde_json::{Value as Json, json};
 use sigs::{Counters, Engine};
+use stdx::clock::Clock;
 use stdx::disk::SystemDisk;
 
 use super::progress::{Meter, Rates, Sample, bytes_text, count_text, duration_text, percent};
@@ -38,6 +40,7 @@ struct Inner {
     electrum: OnceLock<String>,
     sessions: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     peers: OnceLock<Network>,
+    mempool: OnceLock<(SharedMempool, Arc<dyn Clock>)>,
     meter: Mutex<Meter>,
     /// Height from which this start went on.
     first_height: AtomicU32,
@@ -66,6 +69,7 @@ impl Reporter {
             electrum: OnceLock::new(),
             sessions: OnceLock::new(),
             peers: OnceLock::new(),
+            mempool: OnceLock::new(),
             meter: Mutex::default(),
             first_height: AtomicU32::new(0),
         }))
@@ -81,6 +85,11 @@ impl Reporter {
     pub fn listening(&self, address: String, sessions: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.0.electrum.set(address);
         let _ = self.0.sessions.set(Box::new(sessions));
+    }
+
+    /// There is a mempool; its floor falls with this clock's time.
+    pub fn holding(&self, mempool: SharedMempool, clock: Arc<dyn Clock>) {
+        let _ = self.0.mempool.set((mempool, clock));
     }
 
     /// The node talks to peers, who may connect here.
@@ -167,6 +176,7 @@ impl Reporter {
                 "hinted_signatures": status.hinted_signatures,
                 "template_inputs": status.template_inputs,
                 "interpreter_inputs": status.interpreter_inputs,
+                "known_inputs": status.known_inputs,
                 "disconnected_blocks": status.disconnected,
                 "commits": status.commits,
                 "written_bytes": inner.disk.written_bytes(),
@@ -193,6 +203,7 @@ impl Reporter {
                 "hints_off": status.hints_off,
                 "free_bytes": os::disk_free_bytes(&inner.chain_dir),
             },
+            "mempool": inner.mempool.get().map(|(mempool, clock)| mempool_json(mempool, &**clock)),
             "peers": inner.peers.get().map(peers),
             "electrum": {
                 "listen": inner.electrum.get(),
@@ -322,6 +333,20 @@ fn signatures(counters: &Counters) -> Json {
         "scalar": scalar,
         "fallbacks": fallbacks,
         "audits": audits,
+    })
+}
+
+/// Unconfirmed transactions.
+fn mempool_json(mempool: &SharedMempool, clock: &dyn Clock) -> Json {
+    let mempool = mempool.read();
+    json!({
+        "transactions": mempool.len(),
+        "virtual_bytes": mempool.size_vb(),
+        "memory_bytes": mempool.bytes(),
+        "memory_bytes_max": mempool.policy().mempool_bytes_max,
+        "fee_sat": mempool.fee_sat(),
+        "floor_sat_per_kvb": mempool.minimum(clock.unix_s()).sat_per_kvb(),
+        "unbroadcast": mempool.unbroadcast().count(),
     })
 }
 

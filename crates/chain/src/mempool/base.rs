@@ -18,8 +18,9 @@ use crate::view::{Tip, View, ViewError};
 
 /// Headers whose times the median is taken of.
 const MEDIAN_SPAN: u32 = 11;
-/// Coins of one generation; with two of them and scripts of 34 bytes about 16 MiB.
-const COINS_MAX: usize = 50_000;
+/// Bytes of a mempool for each coin of a generation. With 300 MB 50,000, which with two generations and scripts of 34 bytes
+/// take about 16 MiB.
+const MEMPOOL_BYTES: u64 = 6_000;
 
 /// The chain below the mempool, fixed at one tip.
 pub trait Base: Send + Sync {
@@ -128,11 +129,14 @@ type Coins = HashMap<OutPoint, Arc<CoinBuf>, Keyed>;
 /// The coins asked for lately, in two generations: when the younger is full the older is forgotten.
 pub(super) struct CoinMemory {
     generations: Mutex<[Coins; 2]>,
+    coins_max: usize,
 }
 
 impl CoinMemory {
-    pub fn new(keyed: Keyed) -> CoinMemory {
-        CoinMemory { generations: Mutex::new([0, 1].map(|_| HashMap::with_hasher(keyed))) }
+    /// For a mempool of at most so many bytes.
+    pub fn new(keyed: Keyed, mempool_bytes_max: u64) -> CoinMemory {
+        let generations = Mutex::new([0, 1].map(|_| HashMap::with_hasher(keyed)));
+        CoinMemory { generations, coins_max: (mempool_bytes_max / MEMPOOL_BYTES).clamp(100, 50_000) as usize }
     }
 
     /// The coin, out of memory or the chain.
@@ -142,7 +146,7 @@ impl CoinMemory {
         }
         let Some(coin) = base.coin(outpoint)?.map(Arc::new) else { return Ok(None) };
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
-        if generations[0].len() >= COINS_MAX {
+        if generations[0].len() >= self.coins_max {
             generations.swap(0, 1);
             generations[0].clear();
         }

@@ -17,17 +17,21 @@ use primitives::Wtxid;
 
 use super::base::Keyed;
 
-/// Wtxids of one generation: a full mempool's worth; two of them take about 20 MiB.
-const VERDICTS_MAX: usize = 200_000;
+/// Bytes of a mempool for each wtxid of a generation: a full mempool's worth of them. With 300 MB 200,000, which take about
+/// 20 MiB.
+const MEMPOOL_BYTES: u64 = 1_500;
 
 /// Verdicts in two generations: when the younger is full the older is forgotten.
 pub struct ScriptMemory {
     generations: Mutex<[HashMap<Wtxid, Flags, Keyed>; 2]>,
+    verdicts_max: usize,
 }
 
 impl ScriptMemory {
-    pub(super) fn new(keyed: Keyed) -> ScriptMemory {
-        ScriptMemory { generations: Mutex::new([0, 1].map(|_| HashMap::with_hasher(keyed))) }
+    /// For a mempool of at most so many bytes.
+    pub(super) fn new(keyed: Keyed, mempool_bytes_max: u64) -> ScriptMemory {
+        let generations = Mutex::new([0, 1].map(|_| HashMap::with_hasher(keyed)));
+        ScriptMemory { generations, verdicts_max: (mempool_bytes_max / MEMPOOL_BYTES).clamp(100, 200_000) as usize }
     }
 
     /// True before anything was found valid.
@@ -44,7 +48,7 @@ impl ScriptMemory {
 
     pub(super) fn remember(&self, wtxid: Wtxid, flags: Flags) {
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
-        if generations[0].len() >= VERDICTS_MAX {
+        if generations[0].len() >= self.verdicts_max {
             generations.swap(0, 1);
             generations[0].clear();
         }

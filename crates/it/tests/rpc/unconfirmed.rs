@@ -7,6 +7,7 @@
 use std::fs;
 
 use chain::Verdict;
+use chain::policy::Policy;
 use consensus::BlockError;
 use primitives::Transaction;
 use serde_json::{Value, json};
@@ -20,12 +21,12 @@ use crate::world::World;
 const ADDRESS: &str = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
 const SECRET: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
 /// What a coin of the wallet holds: a block's reward after 150 blocks.
-const COIN_SAT: u64 = 2_500_000_000;
+pub const COIN_SAT: u64 = 2_500_000_000;
 
 /// A world with mature coins of one key.
-struct Wallet {
-    world: World,
-    coins: Vec<String>,
+pub struct Wallet {
+    pub world: World,
+    pub coins: Vec<String>,
 }
 
 fn btc(sat: u64) -> String {
@@ -33,8 +34,11 @@ fn btc(sat: u64) -> String {
 }
 
 impl Wallet {
-    fn new(name: &str, coins: usize) -> Wallet {
-        let world = World::new(name);
+    pub fn new(name: &str, coins: usize) -> Wallet {
+        Wallet::of(World::new(name), coins)
+    }
+
+    fn of(world: World, coins: usize) -> Wallet {
         // The reward halves at block 150 of regtest.
         world
             .call("generatetoaddress", "[20,\"bcrt1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qzf4jry\"]")
@@ -52,7 +56,7 @@ impl Wallet {
     }
 
     /// A signed transaction that spends outputs (txid, position, amount) and leaves a fee.
-    fn pays(&self, inputs: &[(&str, u32, u64)], outputs_sat: &[u64]) -> (String, String) {
+    pub fn pays(&self, inputs: &[(&str, u32, u64)], outputs_sat: &[u64]) -> (String, String) {
         let spent: Vec<Value> = inputs.iter().map(|(txid, vout, _)| json!({ "txid": txid, "vout": vout })).collect();
         // One address may stand for one output only: the others go to a script.
         let paid: Vec<String> = outputs_sat
@@ -84,7 +88,7 @@ impl Wallet {
     }
 
     /// Spends the coin of this number, with that fee.
-    fn spends(&self, coin: usize, fee_sat: u64) -> (String, String) {
+    pub fn spends(&self, coin: usize, fee_sat: u64) -> (String, String) {
         self.pays(&[(&self.coins[coin], 0, COIN_SAT)], &[COIN_SAT - fee_sat])
     }
 
@@ -352,6 +356,40 @@ fn the_owner_moves_fees_and_files() {
     assert_eq!(serde_json::from_slice::<Value>(&shown.body).unwrap(), json!([first, second]));
     let shown = serve::rest::answer(&wallet.world.env, "/rest/mempool/info.json", b"");
     assert_eq!(serde_json::from_slice::<Value>(&shown.body).unwrap(), wallet.call("getmempoolinfo", "[]"));
+}
+
+#[test]
+fn a_full_mempool_keeps_what_pays_and_says_from_where_on() {
+    let policy = Policy { mempool_bytes_max: 5_000_000, ..Policy::default() };
+    let wallet = Wallet::of(World::with_policy("full", policy), 60);
+    let data = "00".repeat(95_000);
+    let mut sent = Vec::new();
+    for coin in 0..60 {
+        // What pays 1 sat/vB, then more for each.
+        let fee_sat = 100_000 + 2_000 * coin as u64;
+        let paid = format!("[{{\"data\":\"{data}\"}},{{\"{ADDRESS}\":{}}}]", btc(COIN_SAT - fee_sat));
+        let spent = json!([{ "txid": wallet.coins[coin], "vout": 0 }]);
+        let raw = wallet.call("createrawtransaction", &format!("[{spent},{paid}]"));
+        let script = "0014751e76e8199196d454941c45d1b3a323f1433bd6";
+        let previous = format!(
+            "[{{\"txid\":\"{}\",\"vout\":0,\"scriptPubKey\":\"{script}\",\"amount\":{}}}]",
+            wallet.coins[coin],
+            btc(COIN_SAT)
+        );
+        let signed = wallet.call("signrawtransactionwithkey", &format!("[{raw},[\"{SECRET}\"],{previous}]"));
+        sent.push(wallet.send(signed["hex"].as_str().unwrap()).as_str().unwrap().to_owned());
+    }
+    let info = wallet.call("getmempoolinfo", "[]");
+    let number = |name: &str| info[name].as_f64().unwrap();
+    assert!(number("usage") <= 5e6 && number("usage") > 4e6, "{info}");
+    assert!(number("mempoolminfee") > 0.00001 && number("minrelaytxfee") == 0.000001, "{info}");
+    let kept = wallet.txids();
+    assert!((40..=55).contains(&kept.len()), "{}", kept.len());
+    assert!(kept.iter().eq(sent.iter().rev().take(kept.len())), "those that pay most are kept, in that order");
+    // What was driven out pays too little to come back.
+    let (_, poor) = wallet.spends(0, 60);
+    let (code, told) = wallet.world.call("sendrawtransaction", &format!("[\"{poor}\"]")).unwrap_err();
+    assert!(code == -26 && told.starts_with("mempool min fee not met, 60 < "), "{told}");
 }
 
 #[test]

@@ -265,6 +265,11 @@ pub struct World {
 impl World {
     /// The chain, proved and followed; its mempool stands on the last block.
     pub fn new(name: &str) -> World {
+        World::with_policy(name, Policy::default())
+    }
+
+    /// The same with a mempool of this policy.
+    pub fn with_policy(name: &str, policy: Policy) -> World {
         let pool = Arc::new(Pool::new("test", 2));
         let mut forge =
             Forge::new(&ForgeOptions { blocks: BLOCKS, inputs: 400, ..ForgeOptions::default() }, &pool).unwrap();
@@ -298,7 +303,6 @@ impl World {
         assert_eq!(handle.view().tip().height, BLOCKS);
         let writer = std::thread::Builder::new().name("writer".into()).spawn(move || chain.run().unwrap()).unwrap();
         let env = Arc::new(Env::new(params, host.clone()));
-        let policy = Policy::default();
         let mut upkeep = Upkeep::open(&handle, policy, engine, host.clone(), [1; 16]);
         let disk = Arc::new(SystemDisk::default());
         let path = folder.0.join("mempool.dat");

@@ -7,6 +7,7 @@
 mod crash;
 mod damage;
 mod growth;
+mod mempool;
 mod node;
 mod own;
 mod raw;

@@ -5,5 +5,6 @@
 //! Fails:  where a conversation does not come to its end in time.
 
 mod btcd;
+mod i2p;
 mod line;
 mod shells;

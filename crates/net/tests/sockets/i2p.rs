@@ -156,8 +156,7 @@ fn others_find_us_under_an_address_that_stays() {
 fn connections_go_through_i2p_each_from_an_address_of_its_own() {
     let (folder, source) = (Folder::new("out"), start(quiet(), mined(20)));
     let bridge = bridge(Some(source.listening()[0]), &[]);
-    let names: Vec<String> =
-        [1, 2].iter().map(|n| format!("{}:0", Host::I2p([*n; 32]))).collect();
+    let names: Vec<String> = [1, 2].iter().map(|n| format!("{}:0", Host::I2p([*n; 32]))).collect();
     let names = [&names[..], &[format!("{}:1", Host::I2p([3; 32])), "x.b32.i2p:0".to_owned()]].concat();
     let sink = start(Config { added: names, ..config(&bridge, false, &folder) }, Line::new(&params()));
     wait(&[&sink], "a chain of 20 blocks over two connections", || height(&sink) == 20 && ready(&sink).len() == 2);

@@ -294,7 +294,6 @@ fn newcomers_get_room_however_many_sockets_stay_silent() {
 #[test]
 fn addresses_and_bans_survive_a_restart() {
     let directory = std::env::temp_dir().join(format!("assay-net-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
     let config = || Config { directory: Some(directory.clone()), ..quiet() };
     let shell = start(config(), mined(1));
     shell.ban("1.2.3.0/24".parse().unwrap(), Ban { created_s: 1, until_s: u64::MAX });

@@ -79,7 +79,7 @@ impl Node {
             }
             let _ = end.send(all);
         });
-        let mut next = |is_rpc: bool| loop {
+        let next = |is_rpc: bool| loop {
             match told.recv_timeout(PATIENCE) {
                 Ok((of_rpc, address)) if of_rpc == is_rpc => break address,
                 Ok(_) => {}

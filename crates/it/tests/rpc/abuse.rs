@@ -141,10 +141,7 @@ fn odd_requests_get_their_refusal_and_nothing_of_another_site() {
     let status = |reply: &str| reply.split(' ').nth(1).unwrap_or_default().to_owned();
     let ask = |head: &str, body: &str| {
         let length = body.len();
-        exchange(
-            address,
-            format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes(),
-        )
+        exchange(address, format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes())
     };
     // Another site's page in a browser of this machine has no password, and is told nothing it may read.
     for head in [
@@ -180,7 +177,10 @@ fn odd_requests_get_their_refusal_and_nothing_of_another_site() {
     // What is asked for in one breath is answered in order; what is announced is waited for only so long.
     let one = |id: u8| {
         let body = format!("{{\"id\":{id},\"method\":\"getblockcount\"}}");
-        format!("POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {auth}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {auth}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
     };
     let replies = exchange(address, (one(1) + &one(2) + &one(3)).as_bytes());
     let places: Vec<Option<usize>> = (1..=3).map(|id| replies.find(&format!("\"id\":{id}}}"))).collect();

@@ -5,13 +5,13 @@
 //! Fails:  -33 without a mempool, -26 for what breaks a rule, -27 for what is confirmed already, and Core's sentences.
 //! Source: Bitcoin Core, `src/rpc/mempool.cpp`, `src/rpc/fees.cpp`, `src/node/transaction.cpp` (`BroadcastTransaction`).
 
-use primitives::{OutPoint, Txid};
+use primitives::{OutPoint, Transaction, Txid};
 
 use crate::json::Json;
 use crate::rpc::call::{Call, hash_of};
 use crate::rpc::error::{Outcome, RpcError};
 use crate::rpc::method::{Arg, HIDDEN, Kind, Method};
-use crate::rpc::needs::{Mempool, MempoolEntry, MempoolTotals};
+use crate::rpc::needs::{Mempool, MempoolEntry, MempoolTotals, Orphan};
 use crate::rpc::value::{Type, member, mismatch};
 
 fn write_entry(entry: &MempoolEntry, json: &mut Json<'_>) {
@@ -308,6 +308,48 @@ fn prioritised(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
+fn write_orphan(orphan: &Orphan, with_hex: bool, json: &mut Json<'_>) -> Outcome {
+    let parsed = Transaction::parse(&orphan.bytes[..]).map_err(|_| RpcError::internal("An orphan does not parse"))?;
+    let tx = parsed.tx();
+    json.begin_object();
+    json.key("txid").hash(&tx.txid().0);
+    json.key("wtxid").hash(&tx.wtxid().0);
+    json.key("bytes").count(tx.raw().len());
+    json.key("vsize").count(tx.weight().div_ceil(4));
+    json.key("weight").count(tx.weight());
+    json.key("from").begin_array();
+    orphan.peers.iter().for_each(|id| json.number(*id));
+    json.end_array();
+    if with_hex {
+        json.key("hex").hex(&orphan.bytes);
+    }
+    json.end_object();
+    Ok(())
+}
+
+fn orphans(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let orphans = call.network()?.orphans();
+    if call.arg(0).kind() == Type::Bool {
+        return Err(RpcError::type_error("Verbosity was boolean but only integer allowed"));
+    }
+    let verbosity: i32 = call.integer(0)?;
+    if !(0..=2).contains(&verbosity) {
+        return Err(RpcError::parameter(format!("Invalid verbosity value {verbosity}")));
+    }
+    json.begin_array();
+    for orphan in &orphans {
+        match verbosity {
+            0 => {
+                let parsed = Transaction::parse(&orphan.bytes[..]);
+                json.hash(&parsed.map_err(|_| RpcError::internal("An orphan does not parse"))?.tx().txid().0);
+            }
+            _ => write_orphan(orphan, verbosity == 2, json)?,
+        }
+    }
+    json.end_array();
+    Ok(())
+}
+
 const TXID: Arg = Arg::required("txid", Kind::Hex, "A transaction of the mempool.");
 const VERBOSE: Arg = Arg::default("verbose", Kind::Bool, "false", "true for an object of entries, false for txids.");
 const ENTRY: &str = "object: vsize, weight, time, height, descendantcount, descendantsize, ancestorcount, ancestorsize, wtxid, \
@@ -352,4 +394,6 @@ pub const METHODS: &[Method] = &[
         ], "Changes the fee that a transaction counts for in mining.", "true", prioritise),
     method!("getprioritisedtransactions", "mining", &[], "What was added to fees.",
         "object of objects: fee_delta, in_mempool, modified_fee", prioritised),
+    method!("getorphantxs", HIDDEN, &[Arg::default("verbosity", Kind::NumberOrBool, "0", "0 for txids, 1 for objects, 2 with bytes.")],
+        "Transactions whose parents are unknown.", "array", orphans),
 ];

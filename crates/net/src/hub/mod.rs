@@ -14,9 +14,13 @@ mod chain;
 mod headers;
 mod newest;
 mod node;
+#[cfg(test)]
+mod relay_tests;
 mod serve;
 #[cfg(test)]
 mod simulation_tests;
+#[cfg(test)]
+mod stranger_tests;
 mod talk;
 mod trickle;
 mod txs;

@@ -10,8 +10,6 @@
 
 mod backlog;
 mod download;
-#[cfg(test)]
-mod download_tests;
 mod extra;
 mod fee_filter;
 mod judge;

@@ -12,12 +12,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
-use crate::filters::FilterStatus;
+use crate::filters::{FilterStatus, LeftFilters};
 use crate::intake::Intake;
 use crate::view::View;
-
-/// Age of a tip that counts as recent, in seconds; Core's `DEFAULT_MAX_TIP_AGE`.
-const TIP_AGE_S_MAX: u64 = 24 * 60 * 60;
 
 /// What the writer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,6 +159,8 @@ pub(crate) struct Shared {
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
     pub(crate) tips_told: AtomicU64,
     pub(crate) stop: AtomicBool,
+    pub(crate) block_filters: bool,
+    pub(crate) left_filters: Mutex<LeftFilters>,
     pub(crate) intake: Intake,
 }
 
@@ -216,7 +215,7 @@ impl Shared {
         let tree = self.intake.tree();
         let tip = tree.active();
         let has_work = tree.work(tip) >= Work::from_be_bytes(&self.intake.params.minimum_chainwork);
-        if has_work && u64::from(tree.time_s(tip)) + TIP_AGE_S_MAX >= self.intake.clock.unix_s() {
+        if has_work && u64::from(tree.time_s(tip)) + self.intake.tip_age_max_s >= self.intake.clock.unix_s() {
             self.intake.synced.store(true, Ordering::Relaxed);
         }
     }

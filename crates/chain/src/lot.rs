@@ -320,10 +320,7 @@ fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Sc
         None => (script::verify(&jobs, &*judges.engine, &judges.counters), Vec::new()),
     };
     let failed = verdicts.into_iter().zip(indices.clone()).find_map(|(verdict, index)| Some((index, verdict.err()?)));
-    let failure = failed.map(|(index, failure)| {
-        let script = BlockError::Script { tx_index: failure.tx_index, input_index: failure.input_index };
-        (index, Failure::Rule(script))
-    });
+    let failure = failed.map(|(index, failure)| (index, Failure::Rule(failure.into())));
     ScriptsJudged { failure, learnt: indices.zip(learnt).collect() }
 }
 

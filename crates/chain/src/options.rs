@@ -56,6 +56,8 @@ pub struct Options {
     pub last_block: Option<BlockHash>,
     /// Block filters are built and kept.
     pub block_filters: bool,
+    /// Age of a tip that counts as recent, in seconds (Core: `-maxtipage`).
+    pub tip_age_max_s: u64,
     /// What proofs of scripts learn, for the next time the same blocks are proved.
     pub hints: HintsUse,
     /// 32 random bytes: key of the script tags of a new store, and of the coin table's hash function.
@@ -76,6 +78,7 @@ impl Options {
             skip_scripts: false,
             skip_index: false,
             block_filters: false,
+            tip_age_max_s: 24 * 60 * 60,
             hints: HintsUse::Off,
             commit_interval: Duration::from_secs(300),
             poll_interval: Duration::from_millis(500),

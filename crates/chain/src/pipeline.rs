@@ -132,6 +132,7 @@ impl Chain {
         drop(tree);
         self.shared.update(|status| status.refused = Some((height, hash, reason)));
         if let Some(error) = error.filter(|_| !copy_may_be_bad) {
+            log::info!(target: "validation", "Block validation error: {}, {}", error.reject_reason(), error.detail());
             self.judged.insert(hash, Err(error));
             self.shared.publish(&Event::BlockJudged { hash, height, verdict: Err(error) });
         }
@@ -359,6 +360,8 @@ impl Chain {
         let hash = *block.checked.hash();
         if self.waiting.iter().any(|waiter| waiter.block == Some(hash)) {
             self.judged.insert(hash, Ok(()));
+        } else {
+            self.judged.remove(&hash); // it may have been refused before
         }
         if self.following {
             self.shared.publish(&Event::BlockJudged { hash, height: block.height, verdict: Ok(()) });

@@ -62,7 +62,7 @@ pub struct Chain {
     pub(crate) news: News,
     /// Who waits for this pass.
     pub(crate) waiting: Vec<Waiter>,
-    /// Verdicts of this pass that somebody waits for, and refusals.
+    /// Verdicts of this pass that somebody waits for, and refusals of this one and the ones before.
     pub(crate) judged: HashMap<BlockHash, Result<(), BlockError>>,
     /// True once the tip has been reached: from then on scripts that blocks touch are gathered for subscribers.
     pub(crate) following: bool,
@@ -179,19 +179,31 @@ impl Chain {
     /// Answers who waits for the pass that ends. Where it ended early, those whose block was not tried go on waiting.
     fn answer_waiting(&mut self, done: bool) {
         for waiter in std::mem::take(&mut self.waiting) {
-            let verdict = match waiter.block.map(|hash| self.judged.get(&hash)) {
+            let verdict = match waiter.block.map(|hash| (hash, self.judged.get(&hash))) {
                 None => Verdict::Done,
-                Some(Some(Ok(()))) => Verdict::Connected,
-                Some(Some(Err(error))) => Verdict::Invalid { error: *error },
-                Some(None) if done => Verdict::Inconclusive,
-                Some(None) => {
+                Some((_, Some(Ok(())))) => Verdict::Connected,
+                Some((_, Some(Err(error)))) => Verdict::Invalid { error: *error },
+                // The pass before may have taken it, after it was stored and before anybody could wait for it.
+                Some((hash, None)) if self.is_connected(&hash) => Verdict::Connected,
+                Some((_, None)) if done => Verdict::Inconclusive,
+                Some((_, None)) => {
                     self.waiting.push(waiter);
                     continue;
                 }
             };
             let _ = waiter.answer.send(verdict); // nobody listens any more
         }
-        self.judged.clear();
+        // Refusals stay for those who begin to wait for them too late.
+        self.judged.retain(|_, verdict| verdict.is_err());
+        if self.judged.len() > REFUSALS_KEPT_MAX {
+            self.judged.clear();
+        }
+    }
+
+    fn is_connected(&self, hash: &BlockHash) -> bool {
+        let tree = self.tree();
+        let found = tree.find(hash);
+        found.is_some_and(|id| tree.ancestor(self.tip, tree.height(id)) == Some(id))
     }
 
     /// The block to stand at: the best there is, or the one the options name.
@@ -379,6 +391,8 @@ impl Drop for Chain {
 /// Blocks that the tip may be behind the best header and still count as the tip: commits are published block by block.
 /// Further behind, the chain is being fetched, and each block on its own would cost a commit.
 const BEHIND_BLOCKS_MAX: u32 = 16;
+/// Refusals that are remembered with their rule; beyond, who asks too late is told that nothing is known.
+const REFUSALS_KEPT_MAX: usize = 1_000;
 /// Facts about headers that wait for a commit at most: 2 MB.
 const FACTS_MAX: u64 = 20_000;
 /// How long they wait at most while nothing else is committed.

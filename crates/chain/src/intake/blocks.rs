@@ -20,7 +20,7 @@ use primitives::{Block, BlockHash, Header};
 use store::Fact;
 use store::blockfiles::{Found, Position};
 
-use super::headers::{HeadersStop, WorkProof, enter};
+use super::headers::{HeadersStop, WorkProof, enter, log_refused_header};
 use super::pass::{Pending, Waiter};
 use crate::handle::{Event, Handle, Shared};
 
@@ -187,6 +187,7 @@ impl Shared {
         match checked {
             Ok(checked) => self.store_block(checked, ground.height),
             Err(error) => {
+                log::error!(target: "validation", "ProcessNewBlock: AcceptBlock FAILED ({}, {})", error.reject_reason(), error.detail());
                 let header_invalid = condemns_header(&error);
                 if header_invalid {
                     self.condemn(&header, hash);
@@ -199,7 +200,10 @@ impl Shared {
 
     /// What needs no look at the transactions: the header, whether the block is here already, and where it belongs.
     fn find_ground(&self, header: &Header, hash: BlockHash, proof: WorkProof) -> Result<Ground, Acceptance> {
-        let refused = |error: HeaderError| Acceptance::Refused { hash, error: error.into(), header_invalid: false };
+        let refused = |error: HeaderError| {
+            log_refused_header(&hash, error);
+            Acceptance::Refused { hash, error: error.into(), header_invalid: false }
+        };
         check_proof_of_work(&hash, header.bits, &self.intake.params).map_err(refused)?;
         let tree = self.intake.tree();
         let known = tree.find(&hash);

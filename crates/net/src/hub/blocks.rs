@@ -83,7 +83,7 @@ impl<C: Chain> Hub<C> {
     }
 
     /// Asks for blocks: whole, but a single one that follows our tip in its compact form, most of which is here already.
-    fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
+    pub(super) fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
         let follows = |hash: &BlockHash| {
             self.chain.find(hash).is_some_and(|place| place.header.previous == self.chain.tip().hash)
         };
@@ -115,8 +115,9 @@ impl<C: Chain> Hub<C> {
     /// A block in its full bytes, and as it was parsed where it was put together here.
     fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
         match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
-            Arrival::Again | Arrival::Unasked => {}
-            Arrival::Wanted { .. } => {
+            Arrival::Again => {}
+            Arrival::Unasked if self.fetching.remove(&hash).is_none() => {}
+            Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
                 let compact = parsed.is_some();
                 self.keep_in_memory(hash, &bytes, parsed);

@@ -12,10 +12,10 @@ mod announce;
 mod blocks;
 mod chain;
 mod headers;
-mod newest;
 mod node;
 #[cfg(test)]
 mod relay_tests;
+mod report;
 mod serve;
 #[cfg(test)]
 mod simulation_tests;
@@ -24,6 +24,7 @@ mod stranger_tests;
 mod talk;
 mod trickle;
 mod txs;
+mod upload;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -35,16 +36,15 @@ pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-use crate::relay::Pool;
-use crate::sync::{Limits, Window};
+use crate::relay::{Newest, Pool};
+use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress};
-use newest::Newest;
-pub use newest::tx_ids;
 pub use node::{NodeChain, judgement_of};
 use talk::Talk;
 use txs::Txs;
 
-pub use serve::UploadBudget;
+pub use report::{FetchRefusal, TalkReport};
+pub use upload::UploadBudget;
 
 /// Blocks whose senders are remembered until they are judged.
 const JUDGED_BLOCKS_MAX: usize = 8_192;
@@ -79,6 +79,8 @@ pub struct Hub<C> {
     /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
+    /// Blocks a user asked for, and of whom.
+    fetching: HashMap<BlockHash, PeerId>,
     /// Those who announce compact blocks to us, the last chosen last.
     announcers: Vec<PeerId>,
     upload: UploadBudget,
@@ -116,6 +118,7 @@ impl<C: Chain> Hub<C> {
             talks: BTreeMap::new(),
             judging: HashMap::new(),
             judging_order: VecDeque::new(),
+            fetching: HashMap::new(),
             announcers: Vec::new(),
             upload,
             addresses: Vec::new(),
@@ -145,15 +148,9 @@ impl<C: Chain> Hub<C> {
         self.talks.values().map(|talk| &talk.peer)
     }
 
-    /// Height of the best header a peer has shown, as far as it is on our best headers; for `getpeerinfo`.
-    pub fn synced_headers(&self, id: PeerId) -> Option<u32> {
-        let known = self.talks.get(&id)?.known?;
-        Some(self.chain.common_height(&known))
-    }
-
-    /// Blocks on order from a peer.
-    pub fn blocks_on_order(&self, id: PeerId) -> usize {
-        self.window.orders_of(id.0)
+    /// How much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> Waiting {
+        self.window.waiting()
     }
 
     /// A connection was made.
@@ -222,6 +219,7 @@ impl<C: Chain> Hub<C> {
         self.now = now;
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.sent(count, now);
+            self.upload.spend(count as u64, now);
         }
         self.serve(id);
     }
@@ -276,8 +274,13 @@ impl<C: Chain> Hub<C> {
         }
     }
 
+    /// A rule is broken; whom the user trusts or asked for stays all the same (Core: `MaybeDiscourageAndDisconnect`).
     fn misbehaved(&mut self, id: PeerId, rule: &'static str) {
-        self.end(id, End::Misbehaviour(rule));
+        let is_asked_for =
+            |talk: &Talk| talk.peer.setup().kind == crate::peer::ConnectionKind::Manual || talk.peer.is_trusted();
+        if !self.talks.get(&id).is_some_and(is_asked_for) {
+            self.end(id, End::Misbehaviour(rule));
+        }
     }
 
     /// The connection is over for this reason, if it was not before.
@@ -301,13 +304,13 @@ impl<C: Chain> Hub<C> {
     }
 
     fn forget(&mut self, id: PeerId, end: End) {
-        if self.talks.remove(&id).is_none() {
-            return;
-        }
+        let Some(talk) = self.talks.remove(&id) else { return };
+        let is_trusted = talk.peer.is_trusted();
         self.window.leave(id.0);
         self.end_txs(id);
         self.announcers.retain(|announcer| *announcer != id);
-        let discourage = end.is_misbehaviour();
+        self.fetching.retain(|_, by| *by != id);
+        let discourage = end.is_misbehaviour() && !is_trusted;
         self.gone.push(Gone { id, end, discourage });
     }
 

@@ -23,10 +23,10 @@ use sigs::EngineName;
 use stdx::random::Random;
 use store::CoinBuf;
 
-use super::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget, tx_ids};
+use super::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget};
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, Local, PeerId, Permissions, Setup};
-use crate::relay::{TxJob, judge};
+use crate::relay::{TxJob, judge, tx_ids};
 use crate::sync::Limits;
 use crate::wire::Endpoint;
 

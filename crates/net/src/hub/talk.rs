@@ -44,6 +44,8 @@ pub(super) struct Pending {
 pub(super) struct Talk {
     pub peer: Peer,
     pub asking: Asking,
+    /// It was asked for headers once: whoever has nothing for us is not asked again and again.
+    pub was_asked: bool,
     /// The best header it has shown; none before the first.
     pub known: Option<BlockHash>,
     /// The best header we have told it of.
@@ -65,6 +67,7 @@ impl Talk {
         Talk {
             peer,
             asking: Asking::Nothing,
+            was_asked: false,
             known: None,
             told: None,
             wants: VecDeque::new(),

@@ -13,8 +13,8 @@ use chain::policy::FeeRate;
 use primitives::{Transaction, Wtxid};
 
 use super::{Chain, Hub};
-use crate::addresses::HostKind;
 use crate::entropy;
+use crate::hosts::HostKind;
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, End, PeerId, Permissions};
 use crate::relay::{FeeFilter, Offer, Rolling, TxName};

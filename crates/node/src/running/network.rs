@@ -14,17 +14,18 @@ use std::time::Duration;
 use chain::mempool::{self, SharedMempool};
 use chain::{Event, Handle, TipBlock};
 use net::Moment;
-use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of, tx_ids};
+use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of};
 use net::peer::Local;
-use net::relay::judge;
+use net::relay::{judge, tx_ids};
 use net::shell::{OsEntropy, PeerReport, Shell};
-use net::sync::Limits;
-use primitives::network::{Network, Params};
+use net::sync::{Limits, Waiting};
 use primitives::{Block, BlockHash, Txid, Wtxid};
-use stdx::clock::{Clock, SystemClock};
+use stdx::clock::Clock;
 
 use super::log;
+use crate::config::Config;
 use crate::config::network::NetworkConfig;
+use crate::wiring::PeerCalls;
 
 /// Longest time between two looks at the mempool's events and the log; new tips and judgements on blocks are passed on at
 /// once.
@@ -45,17 +46,18 @@ impl Peers {
     /// Listens, connects, and follows the writer.
     pub fn start(
         config: NetworkConfig,
-        network: Network,
-        memory_bytes: u64,
+        node: &Config,
+        clock: Arc<dyn Clock>,
         handle: &Handle,
         mempool: SharedMempool,
     ) -> Result<Peers, String> {
-        let params = Params::of(network);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let (params, memory_bytes) = (node.params.clone(), node.memory_bytes);
         let mut entropy = OsEntropy;
         let mut local = Local::new(params.magic, &mut entropy);
+        local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
-        local.relays_txs = config.relays_txs;
+        local.handshake_timeout_s = config.handshake_s;
+        local.relays_txs = !config.blocks_only;
         let (chain, judgements) = NodeChain::new(handle.clone());
         let limits = Limits { bytes_ahead_max: (memory_bytes / AHEAD_SHARE).max(16 << 20), ..Limits::default() };
         let budget = UploadBudget::new(config.upload_bytes_max);
@@ -97,10 +99,21 @@ impl Peers {
         self.shell.listening()
     }
 
+    /// The peers as JSON-RPC asks for them.
+    pub fn calls(&self) -> PeerCalls<NodeChain> {
+        PeerCalls::new(self.shell.clone())
+    }
+
     /// A way to ask for the connections, for as long as anybody does.
     pub fn reports(&self) -> impl Fn() -> Vec<PeerReport> + Send + Sync + 'static {
         let shell = self.shell.clone();
         move || shell.peers()
+    }
+
+    /// A way to ask how much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> impl Fn() -> Waiting + Send + Sync + 'static {
+        let shell = self.shell.clone();
+        move || shell.waiting()
     }
 
     /// Ends all connections and saves what is known of other nodes.

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use chain::mempool::SharedMempool;
 use chain::policy::Policy;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
-use primitives::network::Params;
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -181,8 +180,11 @@ impl Node {
     /// Connects to peers, if the settings want any.
     fn join_network(&mut self, handle: &Handle, mempool: SharedMempool) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
-        let peers = Peers::start(config, self.config.network, self.config.memory_bytes, handle, mempool)?;
-        self.reporter.connected(peers.listening().first().copied(), peers.reports());
+        let peers = Peers::start(config, &self.config, self.clock.clone(), handle, mempool)?;
+        if let Some(rpc) = &self.rpc {
+            rpc.join(Arc::new(peers.calls()));
+        }
+        self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())
     }
@@ -349,7 +351,6 @@ pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>,
 /// The chain's options as the settings have them.
 pub fn options(config: &Config) -> Result<chain::Options, Failure> {
     let secret = secret().map_err(|error| Failure::Run(format!("no random numbers from /dev/urandom: {error}")))?;
-    let params = Params::of(config.network);
     let foreign = (!config.blocks_own).then(|| config.blocks_from.clone());
     let own = config.chain_dir.join("blocks");
     let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -360,7 +361,8 @@ pub fn options(config: &Config) -> Result<chain::Options, Failure> {
         assume_valid: config.assume_valid,
         own_blocks: (!is_foreign).then_some(own),
         hints: config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Keep),
-        ..chain::Options::new(params, config.store_dir.clone(), foreign, secret)
+        tip_age_max_s: config.tip_age_max_s,
+        ..chain::Options::new(config.params.clone(), config.store_dir.clone(), foreign, secret)
     })
 }
 

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::Handle;
-use primitives::network::{Network, Params};
+use primitives::network::Network as Chain;
 use serve::door::Door;
 use serve::pool::Pool;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
-use serve::rpc::needs::Host;
+use serve::rpc::needs::{Host, Network};
 use serve::rpc::{Config as ServerConfig, ServerHandle, start};
 use stdx::clock::Clock;
 use stdx::hex;
@@ -42,8 +42,9 @@ struct NodeHost {
     reporter: Reporter,
     stop: StopFlag,
     clock: Arc<NodeClock>,
-    network: Network,
+    network: Chain,
     blocks_from: PathBuf,
+    log_file: String,
 }
 
 impl Rpc {
@@ -72,8 +73,9 @@ impl Rpc {
             clock: clock.clone(),
             network: config.network,
             blocks_from: config.blocks_from.clone(),
+            log_file: config.log_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         });
-        let env = Arc::new(Env::new(Params::of(config.network), host));
+        let env = Arc::new(Env::new(config.params.clone(), host));
         let server = start(server_config(settings, users), env.clone())
             .map_err(|error| format!("JSON-RPC cannot listen on {} (setting rpc_listen): {error}", settings.listen))?;
         let address = server.local_address();
@@ -90,6 +92,11 @@ impl Rpc {
         let _ = self.env.mempool.set(Arc::new(Pool::new(unconfirmed.mempool().clone(), host.clone())));
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
+    }
+
+    /// Answers questions about peers from now on.
+    pub fn join(&self, network: Arc<dyn Network>) {
+        let _ = self.env.network.set(network);
     }
 
     /// What went wrong on our side since it was asked last, the newest only.
@@ -152,7 +159,7 @@ impl Host for NodeHost {
     }
 
     fn set_unix_s(&self, unix_s: u64) -> bool {
-        let may = self.network == Network::Regtest;
+        let may = self.network == Chain::Regtest;
         if may {
             self.clock.set(unix_s);
         }
@@ -160,7 +167,7 @@ impl Host for NodeHost {
     }
 
     fn log_path(&self) -> String {
-        String::new()
+        self.log_file.clone()
     }
 
     fn block_files_bytes(&self) -> u64 {

@@ -8,4 +8,5 @@ mod documents;
 mod habits;
 mod layout;
 mod program;
+mod relay;
 mod sources;

@@ -72,8 +72,7 @@ impl Bcoin {
     }
 
     fn mine(&self, count: u32) {
-        let arguments = format!("{count},\"bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080\"");
-        let mined = self.call("generatetoaddress", &arguments).expect("bcoin mines");
+        let mined = self.call("generate", &count.to_string()).expect("bcoin mines");
         assert_ne!(mined, "null");
     }
 

@@ -37,7 +37,7 @@ fn wait<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 fn call(address: &str, user: &str, method: &str, params: &Value) -> Result<Value, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).map_err(failed)?;
-    let body = json!({ "id": 1, "method": method, "params": params }).to_string();
+    let body = json!({ "jsonrpc": "1.0", "id": 1, "method": method, "params": params }).to_string();
     let head = format!(
         "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {user}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -293,6 +293,6 @@ fn transactions_and_reorganisations_go_between_us_and_btcd() {
 fn transactions_go_between_us_and_bcoin() {
     let Some(bcoin) = Node::bcoin("bcoin") else { return };
     relay(&bcoin, |count| {
-        bcoin.call("generatetoaddress", json!([count, ANYONE]));
+        bcoin.call("generate", json!([count]));
     });
 }

@@ -12,12 +12,15 @@ mod announce;
 mod blocks;
 mod chain;
 mod headers;
-mod newest;
 mod node;
+#[cfg(test)]
+mod relay_tests;
 mod report;
 mod serve;
 #[cfg(test)]
 mod simulation_tests;
+#[cfg(test)]
+mod stranger_tests;
 mod talk;
 mod trickle;
 mod txs;
@@ -33,11 +36,9 @@ pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-use crate::relay::Pool;
+use crate::relay::{Newest, Pool};
 use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress};
-use newest::Newest;
-pub use newest::tx_ids;
 pub use node::{NodeChain, judgement_of};
 use talk::Talk;
 use txs::Txs;

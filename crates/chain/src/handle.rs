@@ -5,7 +5,7 @@
 //! Fails:  never.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -103,6 +103,8 @@ pub struct Status {
 pub enum Event {
     /// A new tip is committed and visible in [`Handle::view`].
     NewTip {
+        /// How many tips were told of with this one: see [`Handle::tips_told`].
+        number: u64,
         /// Its height.
         height: u32,
         /// Its header.
@@ -152,6 +154,7 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Arc<View>>,
     pub(crate) status: Mutex<Status>,
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
+    pub(crate) tips_told: AtomicU64,
     pub(crate) stop: AtomicBool,
     pub(crate) intake: Intake,
 }
@@ -176,6 +179,12 @@ impl Handle {
         let (sender, receiver) = channel();
         self.0.subscribers.lock().expect("no panic while held").push(sender);
         receiver
+    }
+
+    /// How many tips subscribers were told of. A subscriber that has dealt with the tip of this number has dealt with
+    /// everything that any view shows.
+    pub fn tips_told(&self) -> u64 {
+        self.0.tips_told.load(Ordering::SeqCst)
     }
 
     /// Asks the writer to commit and return.

@@ -21,6 +21,7 @@ mod reorganise;
 mod spend;
 mod start;
 mod tree;
+pub mod upkeep;
 mod view;
 mod writer;
 

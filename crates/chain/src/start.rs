@@ -71,6 +71,7 @@ impl Chain {
                 ..Status::default()
             }),
             subscribers: Mutex::default(),
+            tips_told: 0.into(),
             stop: false.into(),
             intake: Intake::new(tree, own, &world, params.clone(), &options),
         });

@@ -17,6 +17,7 @@
 //! with all that were connected after it; rows reach the batch only once a lot has passed everything.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::Duration;
 
@@ -359,7 +360,8 @@ impl Chain {
             status.announced = Some(hash);
         });
         if !known {
-            let event = self.news.tell(height, header);
+            let number = self.shared.tips_told.fetch_add(1, Ordering::SeqCst) + 1;
+            let event = self.news.tell(number, height, header);
             self.shared.publish(&event);
         }
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chain::mempool::SharedMempool;
 use chain::{Event, Handle};
 use net::Moment;
 use net::hub::{Hub, Judgement, KnownTxs, NodeChain, UploadBudget, judgement_of};
@@ -43,6 +44,7 @@ impl Peers {
         node: &Config,
         clock: Arc<dyn Clock>,
         handle: &Handle,
+        _mempool: SharedMempool,
     ) -> Result<Peers, String> {
         let (params, memory_bytes) = (node.params.clone(), node.memory_bytes);
         let mut entropy = OsEntropy;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use chain::Handle;
 use primitives::network::Network;
 use serve::door::Door;
+use serve::pool::Pool;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
 use serve::rpc::needs::Host;
@@ -23,6 +24,7 @@ use stdx::hex;
 
 use super::clock::NodeClock;
 use super::log;
+use super::mempool::Unconfirmed;
 use super::report::Reporter;
 use super::stop::StopFlag;
 use crate::config::Config;
@@ -85,8 +87,9 @@ impl Rpc {
     }
 
     /// Answers from the writer's views from now on.
-    pub fn open(&self, handle: &Handle) {
+    pub fn open(&self, handle: &Handle, unconfirmed: &Unconfirmed) {
         let host = self.env.host.clone();
+        let _ = self.env.mempool.set(Arc::new(Pool::new(unconfirmed.mempool().clone(), host.clone())));
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
     }

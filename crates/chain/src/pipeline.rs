@@ -133,6 +133,9 @@ impl Chain {
         self.shared.update(|status| status.refused = Some((height, hash, reason)));
         if let Some(error) = error.filter(|_| !copy_may_be_bad) {
             log::info!(target: "validation", "Block validation error: {}, {}", error.reject_reason(), error.detail());
+            if self.judged.len() >= REFUSALS_KEPT_MAX {
+                self.judged.clear();
+            }
             self.judged.insert(hash, Err(error));
             self.shared.publish(&Event::BlockJudged { hash, height, verdict: Err(error) });
         }

@@ -184,9 +184,6 @@ impl Chain {
         }
         // Refusals stay for those who begin to wait for them too late.
         self.judged.retain(|_, verdict| verdict.is_err());
-        if self.judged.len() > REFUSALS_KEPT_MAX {
-            self.judged.clear();
-        }
     }
 
     fn is_connected(&self, hash: &BlockHash) -> bool {
@@ -377,7 +374,7 @@ impl Drop for Chain {
 /// Further behind, the chain is being fetched, and each block on its own would cost a commit.
 const BEHIND_BLOCKS_MAX: u32 = 16;
 /// Refusals that are remembered with their rule; beyond, who asks too late is told that nothing is known.
-const REFUSALS_KEPT_MAX: usize = 1_000;
+pub(crate) const REFUSALS_KEPT_MAX: usize = 1_000;
 /// Facts about headers that wait for a commit at most: 2 MB.
 const FACTS_MAX: u64 = 20_000;
 /// How long they wait at most while nothing else is committed.

@@ -24,7 +24,7 @@ use crate::lot::{self, Connected, Failure, InFlight, LOT_BLOCKS_MAX, LOT_BYTES, 
 use crate::spend::{ConnectFailure, Ordinals};
 use crate::tree::NodeId;
 use crate::view::GENESIS_POSITION;
-use crate::writer::Chain;
+use crate::writer::{Chain, REFUSALS_KEPT_MAX};
 
 /// Lots being read and checked ahead of the writer for each thread of the pool: one at work and one in the queue.
 const LOTS_AHEAD_PER_THREAD: usize = 2;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
+use crate::filters::FilterStatus;
 use crate::intake::Intake;
 use crate::view::View;
 
@@ -76,6 +77,8 @@ pub struct Status {
     pub hints_bytes: u64,
     /// Why no hints are kept although they should be.
     pub hints_off: Option<String>,
+    /// Block filters.
+    pub filters: FilterStatus,
     /// Inputs whose script a template recognised and proved.
     pub template_inputs: u64,
     /// Inputs decided by Bitcoin Core's interpreter.

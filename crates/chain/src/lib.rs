@@ -7,6 +7,7 @@
 mod digest;
 mod error;
 pub mod estimates;
+mod filters;
 mod handle;
 mod hints;
 mod intake;
@@ -27,6 +28,7 @@ mod writer;
 
 pub use digest::{Digest, TableDigest};
 pub use error::ChainError;
+pub use filters::FilterStatus;
 pub use handle::{Event, Handle, Phase, Status, TipBlock};
 pub use hints::HintsUse;
 pub use intake::{

@@ -307,8 +307,10 @@ impl Chain {
         let (blocks, verdict) = in_flight.wait();
         let passed = verdict.failure.as_ref().map_or(blocks.len(), |(index, _)| *index);
         let failure = verdict.failure.map(|(index, failure)| (blocks[index].node, failure));
-        for ((block, rows), learnt) in blocks[..passed].iter().zip(verdict.rows).zip(&verdict.learnt) {
+        let derived = verdict.rows.into_iter().zip(verdict.filters);
+        for ((block, (rows, filter)), learnt) in blocks[..passed].iter().zip(derived).zip(&verdict.learnt) {
             self.accept(block, rows);
+            self.keep_filter(block.height, filter)?;
             self.hints.keep(block.height, block.checked.hash(), &block.hints, learnt);
         }
         let Some((node, failure)) = failure else {

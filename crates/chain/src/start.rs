@@ -54,6 +54,7 @@ impl Chain {
             engine: world.engine.clone(),
             counters: script::Counters::default(),
             tag_key: (!options.skip_index).then_some(key),
+            builds_filters: false.into(),
             hints,
             median_times_s: RwLock::new(median_times(&store, tip.height)?),
             cancelled: false.into(),
@@ -77,7 +78,7 @@ impl Chain {
         });
         shared.note_synced();
         let last_commit = world.clock.monotonic();
-        Ok(Chain {
+        let mut chain = Chain {
             world,
             options,
             params,
@@ -85,6 +86,7 @@ impl Chain {
             coins,
             judges,
             hints: keeper,
+            filter_problem: None,
             shared,
             files,
             scanner,
@@ -100,7 +102,9 @@ impl Chain {
             damaged_tried: last_commit,
             merge: None,
             merge_cancel: None,
-        })
+        };
+        chain.start_filters()?;
+        Ok(chain)
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Chain {
     pub(crate) coins: Coins,
     pub(crate) judges: Arc<Judges>,
     pub(crate) hints: HintsKeeper,
+    /// Why filters of old blocks are not built.
+    pub(crate) filter_problem: Option<String>,
     pub(crate) shared: Arc<Shared>,
     /// Readers of block files, in [`View`]s and on the pool.
     pub(crate) files: Arc<BlockFiles>,
@@ -93,6 +95,10 @@ impl Chain {
         while !self.stopping() {
             self.catch_up_with(self.world.clock.monotonic() >= wake)?;
             wake = self.last_scan + self.options.poll_interval;
+            if self.fill_filters()? {
+                self.commit_if_changed()?;
+                continue;
+            }
             let now = self.world.clock.monotonic();
             if !self.stopping() && now < wake {
                 self.shared.intake.signal.wait(wake - now);
@@ -101,9 +107,14 @@ impl Chain {
         self.finish()
     }
 
-    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to.
+    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to. Filters of
+    /// old blocks that are missing are built too.
     pub fn catch_up(&mut self) -> Result<(), ChainError> {
-        self.catch_up_with(true)
+        self.catch_up_with(true)?;
+        while self.fill_filters()? {
+            self.commit_if_changed()?;
+        }
+        Ok(())
     }
 
     /// One pass: all that is known at its beginning is looked at. With `scan`, block files of others are, too.
@@ -276,7 +287,11 @@ impl Chain {
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
         let facts_due = facts > 0 && (!self.waiting.is_empty() || now >= self.last_commit + FACTS_INTERVAL);
-        if moved || facts_due || facts >= FACTS_MAX || (facts > 0 && self.stopping()) { self.commit() } else { Ok(()) }
+        if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
+            self.commit()
+        } else {
+            Ok(())
+        }
     }
 
     /// True when it is time to commit during an import.
@@ -324,7 +339,7 @@ impl Chain {
             status.stored_bytes = stored_bytes;
             (status.hints_bytes, status.hints_off) = (hints_bytes, hints_off);
         });
-        Ok(())
+        self.report_filters()
     }
 
     /// Installs a finished merge, and starts the next one on a thread of its own.

@@ -82,7 +82,7 @@ impl<C: Chain> Hub<C> {
         self.window.extend(blocks);
     }
 
-    fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
+    pub(super) fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
         for part in blocks.chunks(GETDATA_SENT_MAX) {
             let entry = |hash: &BlockHash| Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 };
             self.send(id, &Message::GetData(part.iter().map(entry).collect()));
@@ -104,8 +104,9 @@ impl<C: Chain> Hub<C> {
     /// A block in its full bytes, `compact` where it was put together here.
     fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, compact: bool) {
         match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
-            Arrival::Again | Arrival::Unasked => {}
-            Arrival::Wanted { .. } => {
+            Arrival::Again => {}
+            Arrival::Unasked if self.fetching.remove(&hash).is_none() => {}
+            Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
                 if !self.chain.take_block(id, hash, bytes) {
                     return self.window.lost(&hash);

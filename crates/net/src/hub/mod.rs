@@ -12,10 +12,12 @@ mod blocks;
 mod chain;
 mod headers;
 mod node;
+mod report;
 mod serve;
 #[cfg(test)]
 mod simulation_tests;
 mod talk;
+mod upload;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,7 +34,8 @@ use crate::wire::{Message, PeerAddress};
 pub use node::{KnownTxs, NodeChain, judgement_of};
 use talk::Talk;
 
-pub use serve::UploadBudget;
+pub use report::{FetchRefusal, TalkReport};
+pub use upload::UploadBudget;
 
 /// Blocks whose senders are remembered until they are judged.
 const JUDGED_BLOCKS_MAX: usize = 8_192;
@@ -63,6 +66,8 @@ pub struct Hub<C> {
     /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
+    /// Blocks a user asked for, and of whom.
+    fetching: HashMap<BlockHash, PeerId>,
     /// Those who announce compact blocks to us, the last chosen last.
     announcers: Vec<PeerId>,
     upload: UploadBudget,
@@ -94,6 +99,7 @@ impl<C: Chain> Hub<C> {
             talks: BTreeMap::new(),
             judging: HashMap::new(),
             judging_order: VecDeque::new(),
+            fetching: HashMap::new(),
             announcers: Vec::new(),
             upload,
             addresses: Vec::new(),
@@ -121,17 +127,6 @@ impl<C: Chain> Hub<C> {
     /// Peers by number.
     pub fn peers(&self) -> impl Iterator<Item = &Peer> {
         self.talks.values().map(|talk| &talk.peer)
-    }
-
-    /// Height of the best header a peer has shown, as far as it is on our best headers; for `getpeerinfo`.
-    pub fn synced_headers(&self, id: PeerId) -> Option<u32> {
-        let known = self.talks.get(&id)?.known?;
-        Some(self.chain.common_height(&known))
-    }
-
-    /// Blocks on order from a peer.
-    pub fn blocks_on_order(&self, id: PeerId) -> usize {
-        self.window.orders_of(id.0)
     }
 
     /// A connection was made.
@@ -195,6 +190,7 @@ impl<C: Chain> Hub<C> {
         self.now = now;
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.sent(count, now);
+            self.upload.spend(count as u64, now);
         }
         self.serve(id);
     }
@@ -249,8 +245,13 @@ impl<C: Chain> Hub<C> {
         }
     }
 
+    /// A rule is broken; whom the user trusts or asked for stays all the same (Core: `MaybeDiscourageAndDisconnect`).
     fn misbehaved(&mut self, id: PeerId, rule: &'static str) {
-        self.end(id, End::Misbehaviour(rule));
+        let is_asked_for =
+            |talk: &Talk| talk.peer.setup().kind == crate::peer::ConnectionKind::Manual || talk.peer.is_trusted();
+        if !self.talks.get(&id).is_some_and(is_asked_for) {
+            self.end(id, End::Misbehaviour(rule));
+        }
     }
 
     /// The connection is over for this reason, if it was not before.
@@ -274,12 +275,12 @@ impl<C: Chain> Hub<C> {
     }
 
     fn forget(&mut self, id: PeerId, end: End) {
-        if self.talks.remove(&id).is_none() {
-            return;
-        }
+        let Some(talk) = self.talks.remove(&id) else { return };
+        let is_trusted = talk.peer.is_trusted();
         self.window.leave(id.0);
         self.announcers.retain(|announcer| *announcer != id);
-        let discourage = end.is_misbehaviour();
+        self.fetching.retain(|_, by| *by != id);
+        let discourage = end.is_misbehaviour() && !is_trusted;
         self.gone.push(Gone { id, end, discourage });
     }
 

@@ -4,16 +4,12 @@
 //! Out:    answers, as fast as the peer reads: nothing is read from disk for a peer whose queue is full.
 //! Fails:  a peer that asks for what cannot be loses its connection; so does one that wants old blocks when the day's upload
 //!         is spent.
-//! Source: Bitcoin Core, `ProcessGetBlockData`, `ProcessMessage` (`GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`),
-//!         `OutboundTargetReached`.
-
-use std::time::Duration;
+//! Source: Bitcoin Core, `ProcessGetBlockData`, `ProcessMessage` (`GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`).
 
 use consensus::Work;
 use primitives::{Block, BlockHash};
 
 use super::{Chain, Hub};
-use crate::moment::Moment;
 use crate::peer::{End, PeerId, Permissions};
 use crate::wire::limits::{HEADERS_MAX, INVENTORY_MAX};
 use crate::wire::{
@@ -28,46 +24,6 @@ const COMPACT_DEPTH_MAX: u32 = 5;
 const BLOCK_TXS_DEPTH_MAX: u32 = 10;
 /// Blocks older than this count as history when the upload is nearly spent; Core's `HISTORICAL_BLOCK_AGE`.
 const HISTORY_AGE_S: u64 = 7 * 24 * 60 * 60;
-/// The time an upload budget is for.
-const UPLOAD_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is kept back for new blocks: one an ten minutes, each of the largest size (Core: `OutboundTargetReached`).
-const NEW_BLOCK_BYTES: u64 = 4_000_000;
-
-/// How many bytes of blocks may be served in a day.
-#[derive(Clone, Debug)]
-pub struct UploadBudget {
-    bytes_max: Option<u64>,
-    spent: u64,
-    since: Moment,
-}
-
-impl UploadBudget {
-    /// A budget in bytes a day; none for as much as is asked for.
-    pub fn new(bytes_max: Option<u64>) -> UploadBudget {
-        UploadBudget { bytes_max, spent: 0, since: Moment::default() }
-    }
-
-    /// Bytes served since the day began.
-    pub fn spent(&self) -> u64 {
-        self.spent
-    }
-
-    fn spend(&mut self, bytes: u64, now: Moment) {
-        if now.since(&self.since) >= UPLOAD_PERIOD {
-            (self.spent, self.since) = (0, now);
-        }
-        self.spent += bytes;
-    }
-
-    /// True where old blocks are not served any more, so that new ones can be until the day ends.
-    pub fn is_spent_for_history(&self, now: Moment) -> bool {
-        let Some(bytes_max) = self.bytes_max else { return false };
-        let left = UPLOAD_PERIOD.saturating_sub(now.since(&self.since));
-        let kept_back = left.as_secs() / 600 * NEW_BLOCK_BYTES;
-        now.since(&self.since) < UPLOAD_PERIOD && self.spent + kept_back >= bytes_max
-    }
-}
-
 impl<C: Chain> Hub<C> {
     pub(super) fn serve_headers(&mut self, id: PeerId, request: &LocatorRequest) {
         // Before our own chain has shown its work it is nobody's business (Core: an empty answer, so that nobody waits).
@@ -143,7 +99,6 @@ impl<C: Chain> Hub<C> {
         let before = self.output(id).len();
         self.send(id, &message);
         let bytes = self.output(id).len().saturating_sub(before) as u64;
-        self.upload.spend(bytes, self.now);
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.served_bytes += bytes;
         }

@@ -115,7 +115,7 @@ fn blocks_cross_between_shells_encrypted_and_plain() {
 fn a_shell_that_dials_itself_notices() {
     let shell = start(quiet(), mined(1));
     let own = shell.listening()[0].to_string();
-    assert!(shell.add_node(&own) && !shell.add_node(&own));
+    assert!(shell.add_node(&own, true) && !shell.add_node(&own, true));
     wait(&[], "the end of the connection", || shell.take_ended().iter().any(|one| one.end == End::ConnectedToSelf));
     assert!(shell.remove_node(&own));
     shell.stop().unwrap();

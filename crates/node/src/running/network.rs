@@ -24,6 +24,7 @@ use stdx::clock::Clock;
 use super::log;
 use crate::config::Config;
 use crate::config::network::NetworkConfig;
+use crate::wiring::PeerCalls;
 
 /// Longest time a judgement on a block waits for being passed on; new tips are passed on at once.
 const NEWS_TIME_MAX: Duration = Duration::from_millis(20);
@@ -51,6 +52,7 @@ impl Peers {
         let mut local = Local::new(params.magic, &mut entropy);
         local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
+        local.handshake_timeout_s = config.handshake_s;
         local.relays_txs = false; // no mempool is connected to the network yet, and peers are told so
         let known: KnownTxs = Arc::new(RwLock::new(Arc::new([])));
         let (chain, judgements) = NodeChain::new(handle.clone(), known);
@@ -74,6 +76,11 @@ impl Peers {
     /// Where others may connect to.
     pub fn listening(&self) -> &[SocketAddr] {
         self.shell.listening()
+    }
+
+    /// The peers as JSON-RPC asks for them.
+    pub fn calls(&self) -> PeerCalls<NodeChain> {
+        PeerCalls::new(self.shell.clone())
     }
 
     /// A way to ask for the connections, for as long as anybody does.

@@ -159,7 +159,7 @@ impl Chain {
             (behind, self.target(&tree) == self.tip)
         };
         let near = done && (behind < BEHIND_BLOCKS_MAX || self.own_is_absent());
-        if near || !self.waiting.is_empty() || self.commit_is_due() {
+        if near || self.waiting.iter().any(|waiter| waiter.commits) || self.commit_is_due() {
             self.commit_if_changed()?;
         }
         if near {
@@ -191,7 +191,7 @@ impl Chain {
                     continue;
                 }
             };
-            let _ = waiter.answer.send(verdict); // nobody listens any more
+            (waiter.answer)(verdict);
         }
         // Refusals stay for those who begin to wait for them too late.
         self.judged.retain(|_, verdict| verdict.is_err());
@@ -286,7 +286,7 @@ impl Chain {
         let moved = committed != Some(self.tree().hash(self.tip)) || self.batch.rows() > 0;
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
-        let facts_due = facts > 0 && (!self.waiting.is_empty() || now >= self.last_commit + FACTS_INTERVAL);
+        let facts_due = facts > 0 && (self.waiting.iter().any(|waiter| waiter.commits) || now >= self.last_commit + FACTS_INTERVAL);
         if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
             self.commit()
         } else {

@@ -29,6 +29,7 @@ const ANNOUNCERS_MAX: usize = 3;
 impl<C: Chain> Hub<C> {
     /// What follows from any event: the window moves, blocks are asked for, new blocks are told of.
     pub(super) fn settle(&mut self) {
+        self.release();
         self.follow_headers();
         self.follow_tip();
         self.extend_window();
@@ -111,6 +112,7 @@ impl<C: Chain> Hub<C> {
                 if !self.chain.take_block(id, hash, bytes) {
                     return self.window.lost(&hash);
                 }
+                self.open(id, hash);
                 self.judging.insert(hash, (id, compact));
                 self.judging_order.push_back(hash);
                 if self.judging_order.len() > JUDGED_BLOCKS_MAX
@@ -131,6 +133,10 @@ impl<C: Chain> Hub<C> {
     /// The chain has looked at a block, as far as it could.
     pub fn judged(&mut self, hash: &BlockHash, judgement: Judgement, now: crate::moment::Moment) {
         self.now = now;
+        if judgement == Judgement::Tried {
+            self.tried(hash);
+            return self.settle();
+        }
         let sender = self.judging.remove(hash);
         match (judgement, sender) {
             (Judgement::Good, Some((id, _))) => {
@@ -139,7 +145,7 @@ impl<C: Chain> Hub<C> {
                 }
                 self.choose_announcer(id);
             }
-            (Judgement::Good, None) => {}
+            (Judgement::Good, None) | (Judgement::Tried, _) => {}
             (Judgement::Invalid(word), Some((id, _))) => self.misbehaved(id, word),
             (Judgement::Invalid(_), None) => {}
             (Judgement::Mutated(word), sender) => {

@@ -63,6 +63,8 @@ pub enum Judgement {
     Invalid(&'static str),
     /// The bytes are not those its header commits to: another copy may be good, and the header is not to blame.
     Mutated(&'static str),
+    /// Whether it can be connected has been tried, if it could be: nothing that waits for it need wait any longer.
+    Tried,
 }
 
 /// A chain of headers and blocks.

@@ -12,6 +12,7 @@ mod blocks;
 mod chain;
 mod headers;
 mod node;
+mod order;
 mod report;
 mod serve;
 #[cfg(test)]
@@ -267,7 +268,7 @@ impl<C: Chain> Hub<C> {
         for event in events {
             match event {
                 Event::Ready => self.begin(id),
-                Event::Message(message) => self.take_message(id, message),
+                Event::Message(message) => self.take_in_order(id, message),
                 Event::Addresses(addresses) => self.addresses.push((id, addresses)),
                 Event::End(end) => self.forget(id, end),
             }
@@ -296,6 +297,7 @@ impl<C: Chain> Hub<C> {
             Message::GetBlocks(request) => self.serve_hashes(id, &request),
             Message::GetData(inventory) => self.take_wants(id, inventory),
             Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
+            Message::Ping(Some(nonce)) => self.send(id, &Message::Pong(Some(nonce))),
             Message::GetAddr => self.address_questions.push(id),
             // Transactions and addresses are dealt with elsewhere; the rest asks for what is not offered.
             _ => {}

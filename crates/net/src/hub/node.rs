@@ -149,11 +149,16 @@ impl Chain for NodeChain {
     }
 
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
-        let judgements = self.judgements.clone();
+        let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
         let done = move |acceptance: Acceptance| {
             // Bytes that are no block were not what the header promised.
             let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
             let _ = judgements.send(judgement);
+            let tried = move || drop(judgements.send((hash, Judgement::Tried)));
+            match acceptance {
+                Acceptance::Stored { hash, .. } => handle.when_tried(hash, tried),
+                _ => tried(),
+            }
         };
         match self.handle.submit_block(bytes, WorkProof::Proven, done) {
             Ok(()) => true,

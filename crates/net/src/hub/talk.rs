@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use primitives::{BlockHash, Transaction};
 
+use super::order::Order;
 use crate::moment::Moment;
 use crate::peer::Peer;
 use crate::sync::LowWork;
@@ -50,6 +51,7 @@ pub(super) struct Talk {
     /// What it asks for and has not got yet, oldest first.
     pub wants: VecDeque<Inventory>,
     pub pending: Option<Pending>,
+    pub order: Order,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
@@ -65,6 +67,7 @@ impl Talk {
             told: None,
             wants: VecDeque::new(),
             pending: None,
+            order: Order::default(),
             behind: None,
             served_bytes: 0,
         }

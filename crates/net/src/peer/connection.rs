@@ -79,6 +79,8 @@ pub struct Peer {
     messages: Bucket,
     getaddr_came: bool,
     ended: bool,
+    /// Something that it sent is not dealt with yet: its pings wait for that too.
+    is_busy: bool,
     statistics: Statistics,
 }
 
@@ -104,6 +106,7 @@ impl Peer {
             messages: Bucket::new(MESSAGES_BURST, MESSAGES_PER_S, MESSAGES_BURST, now),
             getaddr_came: false,
             ended: false,
+            is_busy: false,
             statistics: Statistics::new(now),
             setup,
             local,
@@ -182,6 +185,11 @@ impl Peer {
     /// True for one that is neither discouraged nor parted with for what it says (`noban`).
     pub fn is_trusted(&self) -> bool {
         self.setup.permissions.has(Permissions::NO_BAN)
+    }
+
+    /// Something that the peer sent is not dealt with yet, or all of it is: until then its pings are events.
+    pub fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
     }
 
     /// Pings as soon as possible.
@@ -402,6 +410,8 @@ impl Peer {
         events: &mut Vec<Event>,
     ) -> Result<(), End> {
         match message {
+            // In order: what came before it and is not dealt with yet is dealt with first.
+            Message::Ping(Some(_)) if self.is_busy || !events.is_empty() => events.push(Event::Message(message)),
             Message::Ping(Some(nonce)) => self.put(&Message::Pong(Some(nonce))),
             Message::Ping(None) => {}
             Message::Pong(nonce) => self.pings.answered(nonce, now),

@@ -1,16 +1,18 @@
-//! All peers together: what each says goes to the chain, and what the chain lacks is asked of whoever has it.
+//! All peers together: what each says goes to the chain or to the mempool, and what they lack is asked of whoever has it.
 //!
-//! In:     connections, their bytes, the time; what the chain decided.
+//! In:     connections, their bytes, the time; what the chain and the mempool decided.
 //! Out:    bytes for each connection; connections that are over, and why.
 //! Fails:  never as a whole; a peer that breaks a rule loses its connection.
 //! Source: Bitcoin Core, `net_processing.cpp`.
 //!
-//! No socket, no thread, no clock: a seed replays every run. Read `headers` first, then `blocks`, `announce`, `serve`.
+//! No socket, no thread, no clock: a seed replays every run. Read `headers` first, then `blocks`, `announce`, `serve`; for
+//! transactions `txs` and `trickle`.
 
 mod announce;
 mod blocks;
 mod chain;
 mod headers;
+mod newest;
 mod node;
 mod order;
 mod report;
@@ -18,6 +20,8 @@ mod serve;
 #[cfg(test)]
 mod simulation_tests;
 mod talk;
+mod trickle;
+mod txs;
 mod upload;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -30,10 +34,14 @@ pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-use crate::sync::{Limits, Window};
+use crate::relay::Pool;
+use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress};
-pub use node::{KnownTxs, NodeChain, judgement_of};
+use newest::Newest;
+pub use newest::tx_ids;
+pub use node::{NodeChain, judgement_of};
 use talk::Talk;
+use txs::Txs;
 
 pub use report::{FetchRefusal, TalkReport};
 pub use upload::UploadBudget;
@@ -64,6 +72,10 @@ pub struct Hub<C> {
     best: BlockHash,
     /// The tip peers have been told of.
     announced: BlockHash,
+    /// The newest block, once it was asked for or told of.
+    newest: Option<Newest>,
+    /// The one that may take its place once it was looked at.
+    coming: Option<Newest>,
     /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
@@ -72,6 +84,7 @@ pub struct Hub<C> {
     /// Those who announce compact blocks to us, the last chosen last.
     announcers: Vec<PeerId>,
     upload: UploadBudget,
+    txs: Txs,
     addresses: Vec<(PeerId, Vec<PeerAddress>)>,
     address_questions: Vec<PeerId>,
     gone: Vec<Gone>,
@@ -86,17 +99,22 @@ impl<C: Chain> Hub<C> {
         local: Arc<Local>,
         limits: Limits,
         upload: UploadBudget,
+        pool: Box<dyn Pool>,
         entropy: &mut dyn Entropy,
     ) -> Hub<C> {
         let (tip, best) = (chain.tip(), chain.best_header());
+        let mut random = Random::new(entropy::number(entropy));
         Hub {
             window: Window::new(limits, tip.height),
             best: best.hash,
             announced: tip.hash,
+            newest: None,
+            coming: None,
+            txs: Txs::new(pool, &mut random),
             chain,
             params,
             local,
-            random: Random::new(entropy::number(entropy)),
+            random,
             talks: BTreeMap::new(),
             judging: HashMap::new(),
             judging_order: VecDeque::new(),
@@ -130,6 +148,11 @@ impl<C: Chain> Hub<C> {
         self.talks.values().map(|talk| &talk.peer)
     }
 
+    /// How much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> Waiting {
+        self.window.waiting()
+    }
+
     /// A connection was made.
     pub fn connect(&mut self, setup: Setup, now: Moment, entropy: &mut dyn Entropy) {
         let height = self.chain.tip().height as i32;
@@ -137,7 +160,8 @@ impl<C: Chain> Hub<C> {
             Arc::make_mut(&mut self.local).start_height = height;
         }
         let peer = Peer::new(setup, self.local.clone(), now, entropy);
-        self.talks.insert(peer.id(), Talk::new(peer));
+        let key = [self.random.next_u64(), self.random.next_u64()];
+        self.talks.insert(peer.id(), Talk::new(peer, key));
     }
 
     /// Bytes came; none for a connection that is over.
@@ -169,6 +193,7 @@ impl<C: Chain> Hub<C> {
     /// Does what is due; to be called a few times a second.
     pub fn tick(&mut self, now: Moment, entropy: &mut dyn Entropy) {
         self.now = now;
+        self.deal_out();
         for id in self.ids() {
             let mut events = Vec::new();
             if let Some(talk) = self.talks.get_mut(&id) {
@@ -177,6 +202,9 @@ impl<C: Chain> Hub<C> {
             self.take_events(id, events);
             self.check_headers_time(id);
             self.serve(id);
+            self.ask_for_txs(id);
+            self.trickle(id);
+            self.send_fee_filter(id);
         }
         self.settle();
     }
@@ -279,6 +307,7 @@ impl<C: Chain> Hub<C> {
         let Some(talk) = self.talks.remove(&id) else { return };
         let is_trusted = talk.peer.is_trusted();
         self.window.leave(id.0);
+        self.end_txs(id);
         self.announcers.retain(|announcer| *announcer != id);
         self.fetching.retain(|_, by| *by != id);
         let discourage = end.is_misbehaviour() && !is_trusted;
@@ -288,18 +317,26 @@ impl<C: Chain> Hub<C> {
     fn take_message(&mut self, id: PeerId, message: Message) {
         match message {
             Message::Headers(headers) => self.take_headers(id, headers),
-            Message::Inv(inventory) => self.take_inventory(id, &inventory),
+            Message::Inv(inventory) => {
+                self.take_tx_inventory(id, &inventory);
+                self.take_inventory(id, &inventory);
+            }
+            Message::Tx(tx) => self.take_tx(id, tx),
             Message::Block(block) => self.take_block(id, block),
             Message::CompactBlock(compact) => self.take_compact(id, compact),
             Message::BlockTxs(txs) => self.take_block_txs(id, &txs),
-            Message::NotFound(inventory) => self.take_not_found(id, &inventory),
+            Message::NotFound(inventory) => {
+                self.take_txs_not_found(id, &inventory);
+                self.take_not_found(id, &inventory);
+            }
             Message::GetHeaders(request) => self.serve_headers(id, &request),
             Message::GetBlocks(request) => self.serve_hashes(id, &request),
             Message::GetData(inventory) => self.take_wants(id, inventory),
             Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
             Message::Ping(Some(nonce)) => self.send(id, &Message::Pong(Some(nonce))),
+            Message::MemPool => self.take_mempool_question(id),
             Message::GetAddr => self.address_questions.push(id),
-            // Transactions and addresses are dealt with elsewhere; the rest asks for what is not offered.
+            // Addresses are dealt with elsewhere; the rest asks for what is not offered.
             _ => {}
         }
     }

@@ -9,7 +9,7 @@
 use consensus::Work;
 use primitives::{Block, BlockHash};
 
-use super::{Chain, Hub};
+use super::{Chain, Hub, Place};
 use crate::peer::{End, PeerId, Permissions};
 use crate::wire::limits::{HEADERS_MAX, INVENTORY_MAX};
 use crate::wire::{
@@ -63,10 +63,12 @@ impl<C: Chain> Hub<C> {
         loop {
             let Some(talk) = self.talks.get_mut(&id).filter(|talk| !talk.peer.is_clogged()) else { break };
             let Some(wanted) = talk.wants.pop_front() else { break };
-            match wanted.kind.is_block() {
-                true => self.serve_block(id, wanted),
-                false => absent.push(wanted),
+            if wanted.kind.is_block() {
+                self.serve_block(id, wanted);
+            } else if wanted.kind.is_tx() && !self.serve_tx(id, wanted) {
+                absent.push(wanted);
             }
+            // What nobody knows is passed over, so that it cannot stand in the way of the rest (CVE-2024-52920).
         }
         if !absent.is_empty() {
             self.send(id, &Message::NotFound(absent));
@@ -83,14 +85,14 @@ impl<C: Chain> Hub<C> {
         if is_history && self.upload.is_spent_for_history(self.now) && !self.has_permission(id, Permissions::DOWNLOAD) {
             return self.end(id, End::ClosedByUs("the day's upload is spent"));
         }
-        let Some(bytes) = self.chain.block(&hash) else { return };
+        let newest = self.newest.as_ref().filter(|newest| newest.hash == hash);
+        let Some(bytes) = newest.map(|newest| newest.block.bytes().to_vec()).or_else(|| self.chain.block(&hash)) else {
+            return;
+        };
         let is_near = self.chain.tip().height.saturating_sub(place.height) <= COMPACT_DEPTH_MAX;
         let message = match wanted.kind {
             InventoryKind::Block => self.parse_block(bytes).map(|block| block.stripped_bytes()).and_then(whole),
-            InventoryKind::CompactBlock if is_near => {
-                let nonce = self.random.next_u64();
-                self.parse_block(bytes).map(|block| Message::CompactBlock(CompactBlock::of(&block, nonce)))
-            }
+            InventoryKind::CompactBlock if is_near => self.compact_of(&place, bytes),
             // Core serves whole blocks to those who ask for filtered ones only with bloom filters on; they are off here.
             InventoryKind::FilteredBlock => None,
             _ => whole(bytes),
@@ -104,7 +106,16 @@ impl<C: Chain> Hub<C> {
         }
     }
 
-    fn parse_block(&self, bytes: Vec<u8>) -> Option<Block> {
+    /// The compact form, of the newest block the one that everybody gets.
+    fn compact_of(&mut self, place: &Place, bytes: Vec<u8>) -> Option<Message> {
+        let nonce = self.random.next_u64();
+        match &mut self.newest {
+            Some(newest) if newest.hash == place.hash => Some(newest.compact(nonce).clone()),
+            _ => self.parse_block(bytes).map(|block| Message::CompactBlock(CompactBlock::of(&block, nonce))),
+        }
+    }
+
+    pub(super) fn parse_block(&self, bytes: Vec<u8>) -> Option<Block> {
         Block::parse(bytes).ok()
     }
 
@@ -119,7 +130,9 @@ impl<C: Chain> Hub<C> {
             // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.
             return self.take_wants(id, vec![Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 }]);
         }
-        let Some(block) = self.chain.block(&hash).and_then(|bytes| self.parse_block(bytes)) else { return };
+        let newest = self.newest.as_ref().filter(|newest| newest.hash == hash);
+        let block = newest.map(|newest| newest.block.clone());
+        let Some(block) = block.or_else(|| self.parse_block(self.chain.block(&hash)?)) else { return };
         if request.indexes.iter().any(|index| usize::from(*index) >= block.tx_count()) {
             return self.misbehaved(id, "getblocktxn with out-of-bounds tx indices");
         }

@@ -30,6 +30,8 @@ const MESSAGES_BURST: f64 = 20_000.0;
 const MESSAGES_PER_S: f64 = 2_000.0;
 /// Messages that count more than one, since their answer costs more than their reading: see [`cost`].
 const REQUEST_COST: f64 = 20.0;
+/// Bytes of a list of names that count as much as a message: fifty names, each of which is looked up in several tables.
+const NAMES_BYTES: f64 = 50.0 * 36.0;
 
 /// How long a connection for addresses may last: Core's ten times `AVG_ADDRESS_BROADCAST_INTERVAL`.
 const ADDRESS_FETCH_TIME_MAX: Duration = Duration::from_secs(10 * 30);
@@ -360,7 +362,7 @@ impl Peer {
                 return Ok(());
             }
         };
-        self.messages.charge(cost(command), now);
+        self.messages.charge(cost(command, payload.len()), now);
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
             Err(error) if self.ends_by(&error) => Err(End::Wire(command, error)),
@@ -463,12 +465,14 @@ impl Peer {
     }
 }
 
-/// What a message costs of the budget of messages.
-fn cost(command: Command) -> f64 {
+/// What a message of so many bytes costs of the budget of messages.
+fn cost(command: Command, payload_bytes: usize) -> f64 {
+    let names = payload_bytes as f64 / NAMES_BYTES;
     match command {
+        Command::INV | Command::NOTFOUND => 1.0 + names,
+        Command::GETDATA => REQUEST_COST + names,
         Command::GETHEADERS
         | Command::GETBLOCKS
-        | Command::GETDATA
         | Command::GETBLOCKTXN
         | Command::GETCFILTERS
         | Command::GETCFHEADERS

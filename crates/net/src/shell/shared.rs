@@ -7,7 +7,7 @@
 //! Everything is under one lock. After each use [`State::pump`] carries what the hub decided to where it belongs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use primitives::Params;
@@ -24,6 +24,7 @@ use crate::hosts::{Groups, HostKind, Subnet, is_local, is_routable};
 use crate::hub::{Chain, Hub};
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, End, PeerId, Permissions, Setup};
+use crate::relay::TxJob;
 use crate::wire::limits::ADDRESSES_MAX;
 use crate::wire::{Endpoint, Host, PeerAddress, Services};
 
@@ -127,12 +128,15 @@ pub struct Shared<C> {
     /// There is a connection to open before the next tick.
     pub stir: Notify,
     state: Mutex<State<C>>,
+    /// Rung when transactions wait to be judged.
+    tx_jobs: Condvar,
 }
 
 impl<C: Chain> Shared<C> {
     pub fn new(config: Config, params: Params, clock: Arc<dyn Clock>, state: State<C>) -> Shared<C> {
         let i2p = I2p::new(config.sam);
-        Shared { config, params, clock, i2p, stir: Notify::new(), state: Mutex::new(state) }
+        let tx_jobs = Condvar::new();
+        Shared { config, params, clock, i2p, stir: Notify::new(), state: Mutex::new(state), tx_jobs }
     }
 
     /// Opens a connection once, and soon.
@@ -151,7 +155,17 @@ impl<C: Chain> Shared<C> {
         let now = self.now();
         let result = act(&mut state, now);
         state.pump(now);
+        if state.hub.has_tx_jobs() {
+            self.tx_jobs.notify_one();
+        }
         result
+    }
+
+    /// Transactions to judge, waited for so long at most.
+    pub fn take_tx_jobs(&self, patience: Duration) -> Vec<TxJob> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.tx_jobs.wait_timeout_while(state, patience, |state| !state.hub.has_tx_jobs());
+        waited.unwrap_or_else(PoisonError::into_inner).0.hub.take_tx_jobs()
     }
 
     /// What the socket of a connection is to do; `None` when it is over.
@@ -159,7 +173,8 @@ impl<C: Chain> Shared<C> {
         let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let peer = state.hub.peer(id)?;
         let output = peer.output();
-        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read: peer.input_wait(self.now()) })
+        let read = state.hub.input_wait(id, self.now());
+        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::entropy::Entropy;
 use crate::hosts::is_routable;
 use crate::hub::{Chain, Hub};
 use crate::peer::Permissions;
+use crate::relay::TxJob;
 use crate::wire::{Endpoint, Host};
 
 /// Time between two looks at the clock.
@@ -102,6 +103,16 @@ impl<C: Chain + Send + 'static> Shell<C> {
     /// Does something with the hub; what follows from it is sent at once.
     pub fn with_hub<R>(&self, act: impl FnOnce(&mut Hub<C>) -> R) -> R {
         self.shared.with(|state, _| act(&mut state.hub))
+    }
+
+    /// Transactions to judge, waited for so long at most; the verdicts go to [`Hub::txs_judged`].
+    pub fn take_tx_jobs(&self, patience: Duration) -> Vec<TxJob> {
+        self.shared.take_tx_jobs(patience)
+    }
+
+    /// How much of the time validation waited for blocks on their way.
+    pub fn waiting(&self) -> crate::sync::Waiting {
+        self.shared.with(|state, _| state.hub.waiting())
     }
 
     /// Connections that ended since this was asked last; the oldest are forgotten.

@@ -259,7 +259,8 @@ pub const PEER_SETTINGS: &[Setting] = &[
         &[],
         "off",
         "",
-        "No transactions from other nodes, but from those whose permissions have relay.",
+        "No transactions from other nodes, but from those whose permissions have relay; who sends them all the same is \
+         disconnected. Transactions of the node's own users are passed on.",
     ),
     setting(
         P2P,

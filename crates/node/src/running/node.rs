@@ -184,7 +184,7 @@ impl Node {
         if let Some(rpc) = &self.rpc {
             rpc.join(Arc::new(peers.calls()));
         }
-        self.reporter.connected(peers.listening().first().copied(), peers.reports());
+        self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())
     }

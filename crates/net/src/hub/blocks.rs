@@ -23,6 +23,8 @@ use crate::wire::{
 
 /// Compact blocks are put together this near the tip only: Core's figure too.
 const COMPACT_AHEAD_MAX: u32 = 2;
+/// Blocks above the tip that are taken without having been asked for; Core's `MIN_BLOCKS_TO_KEEP`.
+const UNASKED_AHEAD_MAX: u32 = 288;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
 
@@ -106,7 +108,7 @@ impl<C: Chain> Hub<C> {
     fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
         match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
             Arrival::Again => {}
-            Arrival::Unasked if self.fetching.remove(&hash).is_none() => {}
+            Arrival::Unasked if self.fetching.remove(&hash).is_none() && !self.is_welcome(&hash) => {}
             Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
                 let compact = parsed.is_some();
@@ -124,6 +126,16 @@ impl<C: Chain> Hub<C> {
                 }
             }
         }
+    }
+
+    /// True for a block that nobody asked for and that is worth a look: it may be the next tip (Core: `AcceptBlock`).
+    fn is_welcome(&self, hash: &BlockHash) -> bool {
+        let tip = self.chain.tip();
+        self.chain.find(hash).is_some_and(|place| {
+            let is_near = place.height <= tip.height.saturating_add(UNASKED_AHEAD_MAX);
+            let has_work = place.work >= tip.work && place.work >= Work::from_be_bytes(&self.params.minimum_chainwork);
+            !place.has_block && !place.is_invalid && is_near && has_work
+        })
     }
 
     /// A block that may be the next tip stays in memory: it is told of as soon as it was looked at, and asked for then.
@@ -148,7 +160,11 @@ impl<C: Chain> Hub<C> {
             self.tried(hash);
             return self.settle();
         }
-        let sender = self.judging.remove(hash);
+        // A block that is good so far may turn out to be bad when it is connected: its sender is remembered.
+        let sender = match judgement {
+            Judgement::Good => self.judging.get(hash).copied(),
+            _ => self.judging.remove(hash),
+        };
         match (judgement, sender) {
             (Judgement::Good, Some((id, _))) => {
                 if let Some(talk) = self.talks.get_mut(&id) {
@@ -161,8 +177,9 @@ impl<C: Chain> Hub<C> {
                 }
             }
             (Judgement::Good, None) | (Judgement::Tried, _) => {}
-            (Judgement::Invalid(word), Some((id, _))) => self.misbehaved(id, word),
-            (Judgement::Invalid(_), None) => {}
+            (Judgement::Invalid(word), Some((id, false))) => self.misbehaved(id, word),
+            // Compact blocks may be told of before they are judged (BIP 152): who does so is not at fault.
+            (Judgement::Invalid(_), _) => {}
             (Judgement::Mutated(word), sender) => {
                 self.window.lost(hash);
                 // Two transactions may share an identifier: a block put together here says nothing about its sender.
@@ -189,6 +206,7 @@ impl<C: Chain> Hub<C> {
             return self.misbehaved(id, "header with invalid proof of work");
         }
         if parent.work + work_of(header.bits) < self.chain.enough_work() {
+            log::debug!(target: "net", "Ignoring low-work compact block from peer {}", id.0);
             return;
         }
         self.take_headers(id, vec![header]);

@@ -39,7 +39,9 @@ pub enum HeadersRefusal {
     UnknownParent,
     /// One breaks a rule, in Core's words.
     Invalid(&'static str),
-    /// One was refused before, or builds on one that was.
+    /// One builds on one that was refused.
+    InvalidParent,
+    /// One was refused before.
     KnownInvalid,
 }
 
@@ -48,6 +50,7 @@ impl fmt::Display for HeadersRefusal {
         f.write_str(match self {
             HeadersRefusal::UnknownParent => "prev-blk-not-found",
             HeadersRefusal::Invalid(word) => word,
+            HeadersRefusal::InvalidParent => "bad-prevblk",
             HeadersRefusal::KnownInvalid => "duplicate-invalid",
         })
     }

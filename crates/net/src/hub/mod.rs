@@ -305,6 +305,7 @@ impl<C: Chain> Hub<C> {
 
     fn forget(&mut self, id: PeerId, end: End) {
         let Some(talk) = self.talks.remove(&id) else { return };
+        end.log(id);
         let is_trusted = talk.peer.is_trusted();
         self.window.leave(id.0);
         self.end_txs(id);

@@ -132,9 +132,8 @@ impl Chain for NodeChain {
         match self.handle.submit_headers(headers, WorkProof::Proven).stop {
             None => Ok(()),
             Some(HeadersStop::UnknownParent { .. }) => Err(HeadersRefusal::UnknownParent),
-            Some(HeadersStop::KnownInvalid { .. } | HeadersStop::InvalidParent { .. }) => {
-                Err(HeadersRefusal::KnownInvalid)
-            }
+            Some(HeadersStop::KnownInvalid { .. }) => Err(HeadersRefusal::KnownInvalid),
+            Some(HeadersStop::InvalidParent { .. }) => Err(HeadersRefusal::InvalidParent),
             Some(stop) => Err(HeadersRefusal::Invalid(stop.reject_word())),
         }
     }
@@ -145,7 +144,9 @@ impl Chain for NodeChain {
             // Bytes that are no block were not what the header promised.
             let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
             let _ = judgements.send(judgement);
-            let tried = move || drop(judgements.send((hash, Judgement::Tried)));
+            let tried = move || {
+                let _ = judgements.send((hash, Judgement::Tried));
+            };
             match acceptance {
                 Acceptance::Stored { hash, .. } => handle.when_tried(hash, tried),
                 _ => tried(),

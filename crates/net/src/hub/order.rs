@@ -1,13 +1,13 @@
-//! One thing of a peer after the other: what it says after a block is heard once the block is judged.
+//! One thing of a peer after the other: what it says after a block or a transaction is heard once that is judged.
 //!
-//! In:     messages in the order they came; blocks handed to the chain, and what became of them.
+//! In:     messages in the order they came; blocks handed to the chain, and what became of them; transactions that wait.
 //! Out:    the same messages, later where they have to wait.
 //! Fails:  never; nothing waits longer than [`WAIT_MAX`], and a peer that has much waiting is not read from.
 //! Source: Bitcoin Core, `ProcessMessages`, which deals with one message at a time: a pong says that all before the ping
 //!         is done, and answers speak of the chain with the block in it.
 //!
-//! Blocks are judged on other threads here, and while the chain is downloaded many at a time. Then only pings wait, and only
-//! for the last few blocks.
+//! Blocks and transactions are judged on other threads here, many at a time. So blocks never wait, transactions wait for
+//! blocks only, and while the chain is downloaded nothing but pings waits, and only for a few blocks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::moment::Moment;
 use crate::peer::PeerId;
 use crate::wire::Message;
 
-/// Longest time a message waits: a block that takes longer is not worth the peer's patience.
+/// Longest time a message waits for a block: one that takes longer is not worth the peer's patience.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Blocks of one peer that are waited for; while more are under way, nothing waits for those.
 const OPEN_MAX: usize = 16;
@@ -76,10 +76,18 @@ impl<C: Chain> Hub<C> {
         }
     }
 
+    /// Transactions of this peer were taken to be judged.
+    pub(super) fn open_txs(&mut self, id: PeerId) {
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.peer.set_busy(true);
+        }
+    }
+
     fn must_wait(&self, id: PeerId, message: &Message) -> bool {
         let Some(talk) = self.talks.get(&id) else { return false };
         let waits = matches!(message, Message::Ping(_)) || !self.chain.is_initial_download();
-        waits && !talk.order.open.is_empty()
+        let brings_txs = matches!(message, Message::Tx(_) | Message::Inv(_) | Message::NotFound(_));
+        waits && (!talk.order.open.is_empty() || (!brings_txs && self.has_txs_of(id)))
     }
 
     /// Deals with what need not wait any longer.
@@ -92,8 +100,9 @@ impl<C: Chain> Hub<C> {
             while let Some(message) = self.next_in_order(id) {
                 self.take_message(id, message);
             }
+            let has_txs = self.has_txs_of(id);
             if let Some(talk) = self.talks.get_mut(&id) {
-                talk.peer.set_busy(!talk.order.open.is_empty() || !talk.order.held.is_empty());
+                talk.peer.set_busy(has_txs || !talk.order.open.is_empty() || !talk.order.held.is_empty());
             }
         }
     }

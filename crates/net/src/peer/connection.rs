@@ -366,7 +366,8 @@ impl Peer {
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
             Err(error) if self.ends_by(&error) => Err(End::Wire(command, error)),
-            Err(_) => {
+            Err(error) => {
+                log::debug!(target: "net", "ProcessMessages({command}): Exception '{error}' caught");
                 self.statistics.dropped_messages += 1;
                 Ok(())
             }

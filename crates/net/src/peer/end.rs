@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::kind::PeerId;
 use crate::transport::TransportError;
 use crate::wire::{Command, Services, WireError};
 
@@ -57,6 +58,20 @@ pub enum End {
 }
 
 impl End {
+    /// Core's lines about it.
+    pub fn log(&self, id: PeerId) {
+        let id = id.0;
+        match self {
+            End::Misbehaviour(rule) => log::debug!(target: "net", "Misbehaving: peer={id}: {rule}"),
+            End::Wire(_, error) if error.is_misbehaviour() => {
+                log::debug!(target: "net", "Misbehaving: peer={id}: {error}");
+            }
+            End::Transport(error) => log::debug!(target: "net", "V2 transport error: {error}, peer={id}"),
+            _ => {}
+        }
+        log::debug!(target: "net", "{self}, disconnecting peer={id}");
+    }
+
     /// True where the address should be discouraged.
     pub fn is_misbehaviour(&self) -> bool {
         match self {

@@ -85,9 +85,20 @@ impl<C: Chain> Hub<C> {
         self.window.extend(blocks);
     }
 
+    /// Asks for blocks: whole, but a single one that follows our tip in its compact form, most of which is here already.
     pub(super) fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
+        let follows = |hash: &BlockHash| {
+            self.chain.find(hash).is_some_and(|place| place.header.previous == self.chain.tip().hash)
+        };
+        let can = self.local.relays_txs && self.features(id).is_some_and(|features| features.compact_blocks);
+        let is_compact = can && matches!(blocks, [hash] if follows(hash)) && !self.chain.is_initial_download();
+        let kind = if is_compact { InventoryKind::CompactBlock } else { InventoryKind::WitnessBlock };
+        self.request_as(id, blocks, kind);
+    }
+
+    fn request_as(&mut self, id: PeerId, blocks: &[BlockHash], kind: InventoryKind) {
         for part in blocks.chunks(GETDATA_SENT_MAX) {
-            let entry = |hash: &BlockHash| Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 };
+            let entry = |hash: &BlockHash| Inventory { kind, hash: hash.0 };
             self.send(id, &Message::GetData(part.iter().map(entry).collect()));
         }
     }
@@ -240,8 +251,11 @@ impl<C: Chain> Hub<C> {
                 }
             }
             Err(error) if error.is_misbehaviour() => self.misbehaved(id, "invalid compact block"),
-            // The whole block is asked for by the window.
-            Err(_) => {}
+            // Identifiers collide: the whole block is asked for.
+            Err(_) => {
+                self.window.expect(id.0, &hash, self.now_ms());
+                self.request_as(id, &[hash], InventoryKind::WitnessBlock);
+            }
         }
     }
 
@@ -261,7 +275,7 @@ impl<C: Chain> Hub<C> {
                 self.misbehaved(id, "invalid compact block/non-matching block transactions")
             }
             // An identifier stood for two transactions: the block is asked for whole.
-            Err(_) => self.request(id, &[hash]),
+            Err(_) => self.request_as(id, &[hash], InventoryKind::WitnessBlock),
         }
     }
 

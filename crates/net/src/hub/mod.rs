@@ -12,13 +12,16 @@ mod announce;
 mod blocks;
 mod chain;
 mod headers;
-mod newest;
 mod node;
 mod order;
+#[cfg(test)]
+mod relay_tests;
 mod report;
 mod serve;
 #[cfg(test)]
 mod simulation_tests;
+#[cfg(test)]
+mod stranger_tests;
 mod talk;
 mod trickle;
 mod txs;
@@ -34,11 +37,9 @@ pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-use crate::relay::Pool;
+use crate::relay::{Newest, Pool};
 use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress};
-use newest::Newest;
-pub use newest::tx_ids;
 pub use node::{NodeChain, judgement_of};
 use talk::Talk;
 use txs::Txs;

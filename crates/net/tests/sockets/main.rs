@@ -4,6 +4,8 @@
 //! Out:    one test a conversation.
 //! Fails:  where a conversation does not come to its end in time.
 
+mod abuse;
 mod btcd;
+mod i2p;
 mod line;
 mod shells;

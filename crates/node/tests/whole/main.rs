@@ -7,5 +7,6 @@
 mod documents;
 mod habits;
 mod layout;
+mod peers;
 mod program;
 mod sources;

@@ -286,7 +286,8 @@ impl Chain {
         let moved = committed != Some(self.tree().hash(self.tip)) || self.batch.rows() > 0;
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
-        let facts_due = facts > 0 && (self.waiting.iter().any(|waiter| waiter.commits) || now >= self.last_commit + FACTS_INTERVAL);
+        let facts_due =
+            facts > 0 && (self.waiting.iter().any(|waiter| waiter.commits) || now >= self.last_commit + FACTS_INTERVAL);
         if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
             self.commit()
         } else {

@@ -25,6 +25,10 @@ use crate::wire::{
 const COMPACT_AHEAD_MAX: u32 = 2;
 /// Blocks above the tip that are taken without having been asked for; Core's `MIN_BLOCKS_TO_KEEP`.
 const UNASKED_AHEAD_MAX: u32 = 288;
+/// Blocks of a branch that are asked for before it has most work; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER`.
+const BRANCH_BLOCKS_MAX: usize = 16;
+/// Age of a tip beside which branches are looked at; Core's 20 blocks of ten minutes.
+const BRANCH_TIP_AGE_S_MAX: u64 = 20 * 600;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
 
@@ -139,6 +143,31 @@ impl<C: Chain> Hub<C> {
         }
     }
 
+    /// Asks for the blocks of a branch beside the best headers that has as much work as the tip: both may turn out to be the
+    /// best, and who was first need not be right (Core: `HeadersDirectFetchBlocks`).
+    pub(super) fn fetch_branch(&mut self, id: PeerId, last: &BlockHash) {
+        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(last)) else { return };
+        let is_beside = self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
+        let is_recent = u64::from(tip.header.time_s) + BRANCH_TIP_AGE_S_MAX > self.now.unix_s;
+        if !is_beside || !is_recent || place.is_invalid || place.work < tip.work {
+            return;
+        }
+        let (mut missing, mut at) = (Vec::new(), place);
+        while self.chain.on_best(at.height).is_none_or(|best| best.hash != at.hash) {
+            if missing.len() == BRANCH_BLOCKS_MAX {
+                return; // a reorganisation of this depth has to show more work first
+            }
+            if !at.has_block && !self.fetching.contains_key(&at.hash) {
+                missing.push(at.hash);
+            }
+            let Some(parent) = self.chain.find(&at.header.previous) else { return };
+            at = parent;
+        }
+        missing.reverse();
+        missing.iter().for_each(|hash| self.note_fetching(*hash, id));
+        self.request(id, &missing);
+    }
+
     /// True for a block that nobody asked for and that is worth a look: it may be the next tip (Core: `AcceptBlock`).
     fn is_welcome(&self, hash: &BlockHash) -> bool {
         let tip = self.chain.tip();
@@ -195,6 +224,7 @@ impl<C: Chain> Hub<C> {
                 self.window.lost(hash);
                 // Two transactions may share an identifier: a block put together here says nothing about its sender.
                 if let Some((id, false)) = sender {
+                    self.window.spoiled(id.0, hash); // who may misbehave stays, and would send the same again
                     self.misbehaved(id, word);
                 }
             }

@@ -119,6 +119,9 @@ impl<C: Chain> Hub<C> {
             return;
         }
         self.note_known(id, &last);
+        if !full {
+            self.fetch_branch(id, &last);
+        }
         match full {
             true => {
                 let locator = self.chain.locator(&last);

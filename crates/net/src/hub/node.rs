@@ -113,7 +113,8 @@ impl Chain for NodeChain {
     fn may_serve(&self, hash: &BlockHash) -> bool {
         let (Some(info), tip) = (self.handle.header(hash), self.handle.active_tip()) else { return false };
         // A branch that was left says which blocks we saw: only young ones, which everybody saw, are served.
-        info.is_active || (!info.is_invalid && tip.header.time_s < info.header.time_s.saturating_add(STALE_SERVED_S))
+        let is_young = tip.header.time_s < info.header.time_s.saturating_add(STALE_SERVED_S);
+        info.is_active || (info.has_block && !info.is_invalid && is_young)
     }
 
     fn block(&self, hash: &BlockHash) -> Option<Vec<u8>> {

@@ -177,7 +177,8 @@ fn lists_beyond_their_limits_end_the_connection() {
         (0..10).for_each(|_| one.say(&unknown(50_000, InventoryKind::Tx)));
     });
     check(&shell, "50,000 names of blocks", false, |one| one.say(&unknown(50_000, InventoryKind::Block)));
-    let locator = |count| LocatorRequest { protocol: 70_016, locator: vec![BlockHash([1; 32]); count], stop: tip(&shell) };
+    let locator =
+        |count| LocatorRequest { protocol: 70_016, locator: vec![BlockHash([1; 32]); count], stop: tip(&shell) };
     check(&shell, "a locator of 101 hashes", false, |one| one.say(&Message::GetHeaders(locator(101))));
     check(&shell, "a locator of 102 hashes", true, |one| one.say(&Message::GetHeaders(locator(102))));
     check(&shell, "a locator of 102 hashes", true, |one| one.say(&Message::GetBlocks(locator(102))));

@@ -76,9 +76,13 @@ const RPC: &str = "json-rpc";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] = &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() + mempool::SETTINGS.len() }>(
-    &[FIRST, PEER_SETTINGS, LAST, mempool::SETTINGS],
-);
+pub const SETTINGS: &[Setting] =
+    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() + mempool::SETTINGS.len() }>(&[
+        FIRST,
+        PEER_SETTINGS,
+        LAST,
+        mempool::SETTINGS,
+    ]);
 
 /// Tables one behind the other.
 const fn joined<const N: usize>(parts: &[&[Setting]]) -> [Setting; N] {

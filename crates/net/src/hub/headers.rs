@@ -230,8 +230,13 @@ impl<C: Chain> Hub<C> {
         let Some(talk) = self.talks.get(&id) else { return };
         let is_late = talk.asking.since().is_some_and(|since| self.now.since(&since) > ANSWER_TIME_MAX);
         let is_chosen = talk.peer.setup().kind.expects_services();
-        if is_late && !self.has_permission(id, Permissions::NO_BAN) {
-            return self.end(id, End::ClosedByUs("headers were asked for and did not come"));
+        if is_late {
+            // Who connected to us owes us none; from who we chose we want some.
+            let is_outbound = talk.peer.setup().kind.is_outbound();
+            match is_outbound && !self.has_permission(id, Permissions::NO_BAN) {
+                true => return self.end(id, End::ClosedByUs("headers were asked for and did not come")),
+                false => self.note_answered(id),
+            }
         }
         if !is_chosen || !self.talks[&id].peer.is_ready() {
             return;

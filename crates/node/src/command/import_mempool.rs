@@ -1,4 +1,4 @@
-//! What a bitcoin.conf says about unconfirmed transactions, mining and filters, as our settings.
+//! What a bitcoin.conf says about unconfirmed transactions and mining, as our settings.
 //!
 //! In:     options of Bitcoin Core by name.
 //! Out:    settings; those options that need none are among [`KNOWN`] too.
@@ -7,11 +7,10 @@
 
 /// Options that are taken over, or mean nothing any more (the last four: clusters have taken their place).
 #[rustfmt::skip]
-pub const KNOWN: [&str; 23] = [
+pub const KNOWN: [&str; 21] = [
     "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
     "dustrelayfee", "bytespersigop", "permitbaremultisig", "datacarrier", "datacarriersize", "acceptnonstdtxn",
     "limitclustercount", "limitclustersize", "blockmaxweight", "blockreservedweight", "blockmintxfee",
-    "blockfilterindex", "peerblockfilters",
     "limitancestorcount", "limitancestorsize", "limitdescendantcount", "limitdescendantsize",
 ];
 
@@ -62,8 +61,6 @@ pub fn settings(options: &[(String, String)]) -> Vec<(&'static str, String)> {
     put("cluster_kvb_max", last("limitclustersize").map(str::to_owned));
     put("block_weight_max", last("blockmaxweight").map(str::to_owned));
     put("block_weight_reserved", last("blockreservedweight").map(str::to_owned));
-    put("block_filters", is_on("blockfilterindex").map(word));
-    put("peer_block_filters", is_on("peerblockfilters").map(word));
     settings
 }
 
@@ -97,8 +94,8 @@ mod tests {
         check(&["datacarrier=0", "datacarriersize=9"], &[("datacarrier_bytes_max", "off")]);
         check(&["datacarriersize=9"], &[("datacarrier_bytes_max", "9")]);
         check(
-            &["permitbaremultisig=0", "acceptnonstdtxn=1", "bytespersigop=7", "blockfilterindex=basic"],
-            &[("bytes_per_sigop", "7"), ("bare_multisig", "off"), ("accept_nonstandard", "on"), ("block_filters", "on")],
+            &["permitbaremultisig=0", "acceptnonstdtxn=1", "bytespersigop=7"],
+            &[("bytes_per_sigop", "7"), ("bare_multisig", "off"), ("accept_nonstandard", "on")],
         );
         check(&["limitancestorcount=1"], &[]);
         assert_eq!((satoshi("1"), satoshi("0.1"), satoshi("x"), satoshi("0.123456789")), ("100000000".into(), "10000000".into(), "x".into(), "0.123456789".into()));

@@ -1,7 +1,7 @@
 //! The mempool's and the miner's part of the configuration: its settings, and the policy they make.
 //!
 //! In:     settings of the areas mempool and mining, the network, the memory budget.
-//! Out:    [`SETTINGS`]; [`MempoolSettings`].
+//! Out:    [`MEMPOOL_SETTINGS`]; [`MempoolSettings`].
 //! Fails:  where the mempool would take too much of the budget, hold no cluster, or take forms its network does not use.
 //! Source: Bitcoin Core, `src/node/mempool_args.cpp`, `src/node/miner.cpp` (`ApplyArgsManOptions`).
 
@@ -31,7 +31,7 @@ const RATES: Kind = Kind::Whole { min: 0, max: 100_000_000 };
 const SWITCH: Kind = Kind::Choice(&["on", "off"]);
 
 /// The settings, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] = &[
+pub const MEMPOOL_SETTINGS: &[Setting] = &[
     setting(
         MEMPOOL,
         "mempool_mb",
@@ -284,7 +284,7 @@ mod tests {
             resolved(&values, 4_096).unwrap_or_else(|error| panic!("{name}: {error}"))
         };
         let plain = of("chain", "regtest");
-        for setting in SETTINGS {
+        for setting in MEMPOOL_SETTINGS {
             let other = match setting.name {
                 "mempool_mb" => "299",
                 "mempool_save" => "v1",

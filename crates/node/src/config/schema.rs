@@ -4,7 +4,7 @@
 //! Out:    [`SETTINGS`], and how a name is spelled in each place.
 //! Fails:  never; tests hold every default to its own range.
 
-use super::mempool;
+use super::mempool::MEMPOOL_SETTINGS;
 use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
 
@@ -56,7 +56,6 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// A setting of the file.
 pub(super) const fn setting(
     area: &'static str,
     name: &'static str,
@@ -77,23 +76,23 @@ const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
 pub const SETTINGS: &[Setting] =
-    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() + mempool::SETTINGS.len() }>(&[
+    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + MEMPOOL_SETTINGS.len() + LAST.len() }>([
         FIRST,
         PEER_SETTINGS,
+        MEMPOOL_SETTINGS,
         LAST,
-        mempool::SETTINGS,
     ]);
 
-/// Tables one behind the other.
-const fn joined<const N: usize>(parts: &[&[Setting]]) -> [Setting; N] {
-    let mut all = [parts[0][0]; N];
-    let (mut part, mut row, mut at) = (0, 0, 0);
-    while at < N {
-        if row == parts[part].len() {
-            (part, row) = (part + 1, 0);
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 4]) -> [Setting; COUNT] {
+    let mut all = [FIRST[0]; COUNT];
+    let (mut part, mut at, mut count) = (0, 0, 0);
+    while count < COUNT {
+        if at == parts[part].len() {
+            (part, at) = (part + 1, 0);
+            continue;
         }
-        all[at] = parts[part][row];
-        (row, at) = (row + 1, at + 1);
+        all[count] = parts[part][at];
+        (at, count) = (at + 1, count + 1);
     }
     all
 }

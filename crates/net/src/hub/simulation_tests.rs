@@ -70,7 +70,7 @@ fn root_of(bytes: &[u8]) -> Option<[u8; 32]> {
     Some(merkle_root(&txids).0)
 }
 
-fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Header, Vec<u8>) {
+pub(super) fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Header, Vec<u8>) {
     let mut body = Vec::new();
     primitives::encode::put_compact_size(&mut body, txs.len() as u64 + 1);
     body.extend_from_slice(&coinbase(parent.height + 1, mark));
@@ -131,7 +131,7 @@ impl Chains {
         }
     }
 
-    fn place(&self, hash: &BlockHash) -> Place {
+    pub(super) fn place(&self, hash: &BlockHash) -> Place {
         self.places[hash]
     }
 

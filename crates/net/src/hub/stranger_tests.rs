@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use chain::mempool::{Accept, Event, SharedMempool};
 use consensus::Work;
-use primitives::{OutPoint, Transaction};
+use primitives::{Block, OutPoint, Transaction};
 use stdx::random::Random;
 
-use super::simulation_tests::{COIN_SAT, Chains, Vice, coin, params, pay, pool};
+use super::Judgement;
+use super::simulation_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use super::{Hub, UploadBudget};
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::judge;
 use crate::sync::Limits;
-use crate::wire::{Endpoint, Inventory, InventoryKind, Message};
+use crate::wire::{
+    BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
+};
 
 struct Stranger {
     id: PeerId,
@@ -47,8 +50,12 @@ impl Stage {
     }
 
     fn with(seed: u64, change: impl FnOnce(&mut Local)) -> Stage {
+        Stage::of(seed, 400, change)
+    }
+
+    fn of(seed: u64, coins: u32, change: impl FnOnce(&mut Local)) -> Stage {
         let mut random = Random::new(seed);
-        let pool = pool(400);
+        let pool = pool(coins);
         let events = pool.write().subscribe();
         let mut local = Local::new(params().magic, &mut random);
         change(&mut local);
@@ -552,4 +559,119 @@ fn fee_filters_are_sent_to_those_who_may_send() {
     let filter = |stage: &Stage, who: usize| stage.strangers[who].peer.features().fee_filter_sat_per_kvb;
     assert!((100..=110).contains(&filter(&stage, inbound)), "{}", filter(&stage, inbound));
     assert_eq!(filter(&stage, blocks), 0);
+}
+
+impl Stage {
+    /// A peer that wants new blocks at once, and knows our tip.
+    fn join_for_blocks(&mut self) -> usize {
+        let who = self.join(ConnectionKind::Inbound);
+        let genesis = params().genesis_hash;
+        let request = LocatorRequest { protocol: 70_016, locator: vec![genesis], stop: genesis };
+        self.say(who, &Message::GetHeaders(request));
+        self.say(who, &Message::SendCompact(SendCompact { announce: true, version: 2 }));
+        who
+    }
+
+    /// The chain has looked at the blocks that came, and has not connected them.
+    fn look_at_blocks(&mut self) {
+        let waiting: Vec<_> = self.hub.chain_mut().waiting.drain(..).collect();
+        for (hash, _) in waiting {
+            self.hub.judged(&hash, Judgement::Good, self.now);
+        }
+        self.carry();
+    }
+}
+
+#[test]
+fn a_new_block_goes_on_before_its_scripts_are_judged_and_its_parts_are_served_from_memory() {
+    let mut stage = Stage::new(17);
+    let (source, sink, plain) = (stage.join_for_blocks(), stage.join_for_blocks(), stage.join(ConnectionKind::Inbound));
+    let known = simple(1);
+    stage.submit(&known);
+    let unknown = simple(2);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (header, bytes) = mine(&genesis, [1, 2, 3, 4], &[known.clone(), unknown.clone()]);
+    let block = Block::parse(bytes.clone()).unwrap();
+    stage.strangers.iter_mut().for_each(|stranger| stranger.heard.clear());
+    stage.say(source, &Message::CompactBlock(CompactBlock::of(&block, 7)));
+    let asked = stage.heard(source, |message| match message {
+        Message::GetBlockTxs(request) => Some(request.indexes.clone()),
+        _ => None,
+    });
+    assert_eq!(asked, [[2]], "the coinbase came along, one is in the mempool");
+    let txs = crate::wire::TxList::of([unknown.tx().raw()]);
+    stage.say(source, &Message::BlockTxs(crate::wire::BlockTxs { block: header.hash(), txs }));
+    assert_eq!(stage.hub.chain().waiting.len(), 1);
+    assert_eq!(stage.hub.chain().waiting[0].1, bytes);
+    let compact = |message: &Message| matches!(message, Message::CompactBlock(_)).then_some(());
+    assert_eq!(stage.heard(sink, compact).len(), 0, "nobody has looked at it yet");
+    stage.look_at_blocks();
+    assert_eq!(stage.heard(sink, compact).len(), 1);
+    assert_eq!(stage.heard(source, compact).len(), 0, "who sent it has it");
+    let any = |message: &Message| matches!(message, Message::Inv(_) | Message::Headers(_)).then_some(());
+    assert_eq!(stage.heard(plain, any).len(), 0, "others are told when it is the tip");
+    // The chain has no bytes of it yet, and still it can be asked for, whole and in parts.
+    stage.say(sink, &Message::GetBlockTxs(BlockTxsRequest { block: header.hash(), indexes: vec![1, 2] }));
+    stage.say(sink, &Message::GetData(vec![wtx(&unknown), by_txid(&known)]));
+    let got = stage.heard(sink, |message| match message {
+        Message::BlockTxs(got) => Some(got.txs.iter().map(<[u8]>::to_vec).collect::<Vec<_>>()),
+        Message::Tx(tx) => Some(vec![tx.tx().raw().to_vec()]),
+        _ => None,
+    });
+    assert_eq!(got[1..], [vec![unknown.tx().raw().to_vec()], vec![known.tx().raw().to_vec()]]);
+    assert_eq!(got[0], [known.tx().raw().to_vec(), unknown.tx().raw().to_vec()]);
+    // When it is the tip, those who were not told are.
+    assert_eq!(stage.hub.chain_mut().add_block(header.hash(), bytes), Judgement::Good);
+    stage.hub.chain_changed(stage.now);
+    stage.carry();
+    assert_eq!((stage.heard(sink, compact).len(), stage.heard(plain, any).len()), (0, 1));
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_a_block_of_known_transactions() {
+    const OTHERS: u32 = 100_000;
+    const KNOWN: u32 = 3_000;
+    let mut stage = Stage::of(18, OTHERS + KNOWN, |_| ());
+    let tx = |number: u32| pay(&[coin(number)], &[4_000; 20].map(|value: i64| value + i64::from(number % 97)));
+    let all: Vec<Transaction> = (0..OTHERS + KNOWN).map(tx).collect();
+    for part in all.chunks(1_000) {
+        let taken = stage.pool.accept_all(part, &Accept::at(stage.now.unix_s));
+        assert!(taken.iter().all(Result::is_ok));
+    }
+    let (source, sink) = (stage.join_for_blocks(), stage.join_for_blocks());
+    let mut least = [f64::INFINITY; 3];
+    for round in 0..20u8 {
+        let tip = crate::hub::Chain::tip(stage.hub.chain());
+        let (header, bytes) = mine(&tip, [round, 0, 0, 0], &all[OTHERS as usize..]);
+        let block = Block::parse(bytes.clone()).unwrap();
+        stage.strangers[source].peer.send(&Message::CompactBlock(CompactBlock::of(&block, u64::from(round))));
+        let wire = stage.strangers[source].peer.output().to_vec();
+        stage.strangers[source].peer.sent(wire.len(), stage.now);
+        let begin = std::time::Instant::now();
+        stage.hub.receive(stage.strangers[source].id, &wire, stage.now, &mut stage.random);
+        let put_together = begin.elapsed();
+        let (_, copy) = stage.hub.chain_mut().waiting.pop_front().expect("every transaction is known");
+        let checked = consensus::block::check(Block::parse(copy).unwrap(), &params());
+        assert!(checked.is_ok());
+        let looked_at = begin.elapsed();
+        stage.hub.judged(&header.hash(), Judgement::Good, stage.now);
+        let told = begin.elapsed();
+        let output = stage.hub.output(stage.strangers[sink].id).len();
+        assert!(output > 6 * KNOWN as usize, "{output} bytes for the sink");
+        for (slot, time) in [put_together, looked_at, told].into_iter().enumerate() {
+            let time_ms = time.as_secs_f64() * 1e3;
+            least[slot] = least[slot].min(time_ms);
+            if round == 0 {
+                println!("the first of {} bytes, step {slot}: {time_ms:.2} ms", bytes.len());
+            }
+        }
+        assert_eq!(stage.hub.chain_mut().add_block(header.hash(), bytes), Judgement::Good);
+        stage.hub.chain_changed(stage.now);
+        stage.carry();
+    }
+    println!(
+        "{KNOWN} of {OTHERS} known: put together {:.2} ms, looked at {:.2} ms, told {:.2} ms",
+        least[0], least[1], least[2]
+    );
 }

@@ -67,6 +67,8 @@ pub struct Chain {
     /// True once the tip has been reached: from then on scripts that blocks touch are gathered for subscribers.
     pub(crate) following: bool,
     pub(crate) last_commit: Duration,
+    /// Why the scripts of the last block were checked, or that they were not; for the log.
+    pub(crate) scripts_checked_for: Option<Option<&'static str>>,
     /// When damaged blocks were tried last.
     pub(crate) damaged_tried: Duration,
     pub(crate) merge: Option<std::thread::JoinHandle<Result<store::MergedSegment, StoreError>>>,

@@ -322,7 +322,8 @@ impl Peer {
         }
         let idle = |last: Option<Moment>| last.is_none_or(|last| now.since(&last) > ping::TIMEOUT);
         if !self.handshake.is_done() {
-            return Err(End::HandshakeTimeout);
+            let is_encrypting = self.setup.encrypted && self.transport.kind() == TransportKind::Detecting;
+            return Err(if is_encrypting { End::TransportTimeout } else { End::HandshakeTimeout });
         }
         let is_fetch = self.setup.kind == ConnectionKind::AddressFetch;
         if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {

@@ -120,6 +120,13 @@ impl fmt::Display for TransportError {
     }
 }
 
+impl TransportError {
+    /// True for errors of the encrypted transport.
+    pub fn is_encrypted(&self) -> bool {
+        !matches!(self, TransportError::WrongMagic { .. } | TransportError::PayloadTooLarge { .. })
+    }
+}
+
 impl std::error::Error for TransportError {}
 
 /// What one side of an encrypted connection keeps to itself.

@@ -98,6 +98,9 @@ mod tests {
             &[("bytes_per_sigop", "7"), ("bare_multisig", "off"), ("accept_nonstandard", "on")],
         );
         check(&["limitancestorcount=1"], &[]);
-        assert_eq!((satoshi("1"), satoshi("0.1"), satoshi("x"), satoshi("0.123456789")), ("100000000".into(), "10000000".into(), "x".into(), "0.123456789".into()));
+        assert_eq!(
+            (satoshi("1"), satoshi("0.1"), satoshi("x"), satoshi("0.123456789")),
+            ("100000000".into(), "10000000".into(), "x".into(), "0.123456789".into())
+        );
     }
 }

@@ -9,3 +9,4 @@ mod http;
 mod mining;
 mod speed;
 mod types;
+mod unconfirmed;

@@ -39,7 +39,9 @@ pub enum HeadersRefusal {
     UnknownParent,
     /// One breaks a rule, in Core's words.
     Invalid(&'static str),
-    /// One was refused before, or builds on one that was.
+    /// One builds on one that was refused.
+    InvalidParent,
+    /// One was refused before.
     KnownInvalid,
 }
 
@@ -48,6 +50,7 @@ impl fmt::Display for HeadersRefusal {
         f.write_str(match self {
             HeadersRefusal::UnknownParent => "prev-blk-not-found",
             HeadersRefusal::Invalid(word) => word,
+            HeadersRefusal::InvalidParent => "bad-prevblk",
             HeadersRefusal::KnownInvalid => "duplicate-invalid",
         })
     }
@@ -62,6 +65,8 @@ pub enum Judgement {
     Invalid(&'static str),
     /// The bytes are not those its header commits to: another copy may be good, and the header is not to blame.
     Mutated(&'static str),
+    /// Whether it can be connected has been tried, if it could be: nothing that waits for it need wait any longer.
+    Tried,
 }
 
 /// A chain of headers and blocks.

@@ -13,6 +13,7 @@ mod blocks;
 mod chain;
 mod headers;
 mod node;
+mod order;
 #[cfg(test)]
 mod relay_tests;
 mod report;
@@ -296,7 +297,7 @@ impl<C: Chain> Hub<C> {
         for event in events {
             match event {
                 Event::Ready => self.begin(id),
-                Event::Message(message) => self.take_message(id, message),
+                Event::Message(message) => self.take_in_order(id, message),
                 Event::Addresses(addresses) => self.addresses.push((id, addresses)),
                 Event::End(end) => self.forget(id, end),
             }
@@ -305,6 +306,7 @@ impl<C: Chain> Hub<C> {
 
     fn forget(&mut self, id: PeerId, end: End) {
         let Some(talk) = self.talks.remove(&id) else { return };
+        end.log(id);
         let is_trusted = talk.peer.is_trusted();
         self.window.leave(id.0);
         self.end_txs(id);
@@ -333,6 +335,7 @@ impl<C: Chain> Hub<C> {
             Message::GetBlocks(request) => self.serve_hashes(id, &request),
             Message::GetData(inventory) => self.take_wants(id, inventory),
             Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
+            Message::Ping(Some(nonce)) => self.send(id, &Message::Pong(Some(nonce))),
             Message::MemPool => self.take_mempool_question(id),
             Message::GetAddr => self.address_questions.push(id),
             // Addresses are dealt with elsewhere; the rest asks for what is not offered.

@@ -80,7 +80,7 @@ impl<C: Chain> Hub<C> {
         let Some(place) = self.servable(&hash) else { return };
         let is_history = u64::from(place.header.time_s) + HISTORY_AGE_S < self.now.unix_s;
         if is_history && self.upload.is_spent_for_history(self.now) && !self.has_permission(id, Permissions::DOWNLOAD) {
-            return self.end(id, End::ClosedByUs("the day's upload is spent"));
+            return self.end(id, End::ClosedByUs("historical block serving limit reached"));
         }
         let newest = self.newest.as_ref().filter(|newest| newest.hash == hash);
         let Some(bytes) = newest.map(|newest| newest.block.bytes().to_vec()).or_else(|| self.chain.block(&hash)) else {
@@ -126,6 +126,9 @@ impl<C: Chain> Hub<C> {
     /// Transactions of a block near the tip, by their positions.
     pub(super) fn serve_block_txs(&mut self, id: PeerId, request: &BlockTxsRequest) {
         let hash = request.block;
+        if request.indexes.is_empty() {
+            return self.end(id, End::ClosedByUs("getblocktxn received with no transaction indexes"));
+        }
         let Some(place) = self.servable(&hash) else { return };
         if self.chain.tip().height.saturating_sub(place.height) > BLOCK_TXS_DEPTH_MAX {
             // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.

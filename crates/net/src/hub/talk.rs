@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use primitives::{BlockHash, Transaction};
 
+use super::order::Order;
 use super::trickle::TxTalk;
 use crate::moment::Moment;
 use crate::peer::Peer;
@@ -53,6 +54,7 @@ pub(super) struct Talk {
     /// What it asks for and has not got yet, oldest first.
     pub wants: VecDeque<Inventory>,
     pub pending: Option<Pending>,
+    pub order: Order,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
@@ -72,6 +74,7 @@ impl Talk {
             told: None,
             wants: VecDeque::new(),
             pending: None,
+            order: Order::default(),
             behind: None,
             served_bytes: 0,
             txs: TxTalk::new(key),

@@ -19,6 +19,8 @@ use super::{ConfigError, Layers, whole, word};
 pub struct NetworkConfig {
     /// Sockets, and whom to connect to.
     pub shell: ShellConfig,
+    /// Block filters are served.
+    pub serves_filters: bool,
     /// Bytes of blocks served in a day; none for as many as are asked for.
     pub upload_bytes_max: Option<u64>,
     /// What the user agent ends with.
@@ -61,6 +63,12 @@ pub fn resolve(
     blocks_own: bool,
     chain_dir: &Path,
 ) -> Result<Option<NetworkConfig>, ConfigError> {
+    let serves_filters = word(layers, "peer_block_filters") == "on";
+    if serves_filters && word(layers, "block_filters") == "off" {
+        let (setting, other) = ("peer_block_filters", "block_filters");
+        let why = "filters that are not built cannot be served".to_owned();
+        return Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why });
+    }
     let wanted = match word(layers, "p2p") {
         "auto" => blocks_own,
         choice => choice == "on",
@@ -94,7 +102,7 @@ pub fn resolve(
         Value::Whole(mib) => Some(mib << 20),
         _ => None,
     };
-    Ok(Some(NetworkConfig { shell, upload_bytes_max, comments: comments(layers)? }))
+    Ok(Some(NetworkConfig { serves_filters, shell, upload_bytes_max, comments: comments(layers)? }))
 }
 
 fn listen(layers: &Layers, network: Network) -> Option<SocketAddr> {

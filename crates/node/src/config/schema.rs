@@ -71,6 +71,7 @@ const SPEED: &str = "speed and memory";
 const P2P: &str = "peers";
 const ELECTRUM: &str = "electrum";
 const RPC: &str = "json-rpc";
+const ZMQ: &str = "zeromq";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
@@ -147,6 +148,16 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         NODE,
+        "block_filters",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Build and keep the basic filter of every block (BIP 158), with the block. Switched on later, those of older \
+         blocks are built from the block files while the node runs; on a long chain `assay reindex` is faster.",
+    ),
+    setting(
+        NODE,
         "disk_free_min_mib",
         Kind::Whole { min: 16, max: 1 << 30 },
         &[],
@@ -202,6 +213,15 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "Talk to other nodes: download the chain from them and serve it. \"auto\" is on where the node keeps block files of \
          its own, and off where it reads those of another node.",
+    ),
+    setting(
+        P2P,
+        "peer_block_filters",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Serve block filters to peers (BIP 157), once every block has its own. Needs block_filters.",
     ),
     setting(
         P2P,
@@ -533,6 +553,96 @@ pub const SETTINGS: &[Setting] = &[
         "off",
         "",
         "Bitcoin Core's REST interface on the same port: blocks, headers, transactions and coins without a password.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_hashblock",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Addresses such as tcp://127.0.0.1:28332 or ipc:///path, between spaces: the hash of each new tip is published there.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_hashblock_hwm",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "1000",
+        "messages",
+        "Messages that wait for a slow subscriber before those of hashblock are dropped for it.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_hashtx",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Addresses where the txid of each transaction is published that comes into the mempool, or is in a block that joins or leaves the chain.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_hashtx_hwm",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "1000",
+        "messages",
+        "Messages that wait for a slow subscriber before those of hashtx are dropped for it.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_rawblock",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Addresses where the bytes of each new tip are published.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_rawblock_hwm",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "1000",
+        "messages",
+        "Messages that wait for a slow subscriber before those of rawblock are dropped for it.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_rawtx",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Addresses where the bytes of each transaction are published, as with zmq_pub_hashtx.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_rawtx_hwm",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "1000",
+        "messages",
+        "Messages that wait for a slow subscriber before those of rawtx are dropped for it.",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_sequence",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Addresses where it is published which blocks join (C) and leave (D) the chain, and which transactions come into the mempool (A) and leave it other than by a block (R).",
+    ),
+    setting(
+        ZMQ,
+        "zmq_pub_sequence_hwm",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "1000",
+        "messages",
+        "Messages that wait for a slow subscriber before those of sequence are dropped for it.",
     ),
     setting(
         LOG,

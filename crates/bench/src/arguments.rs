@@ -58,6 +58,8 @@ pub enum Bench {
     Memory(MemoryOptions),
     /// kill -9 in the middle of an import: time until the state is served again
     Restart(RestartOptions),
+    /// Initial sync from peers on loopback against import of the same blocks from files
+    Sync(SyncOptions),
 }
 
 /// Where the chain of a bench comes from.
@@ -224,6 +226,30 @@ pub struct RestartOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub kills: u32,
     /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench sync`.
+#[derive(Args, Debug)]
+pub struct SyncOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    #[command(flatten)]
+    pub crew: CrewOptions,
+    /// Nodes to download from
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub sources: u32,
+    /// Download also over the plain transport
+    #[arg(long)]
+    pub plain: bool,
+    /// Download also from eight peers at this rate, and from seven with an eighth at a hundredth of it, in kB/s
+    #[arg(long, value_name = "KB_PER_S", value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub slow_peer: Option<u64>,
+    /// Runs of each contestant, in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Write the report, raw runs included, to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -16,6 +16,8 @@ mod lookups;
 mod machine;
 mod measure;
 mod memory;
+mod network;
+mod nodes;
 mod report;
 mod restart;
 mod sample;
@@ -131,5 +133,6 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Lookups(options) => lookups::bench(&options),
         Bench::Memory(options) => memory::bench(&options),
         Bench::Restart(options) => restart::bench(&options),
+        Bench::Sync(options) => network::sync::bench(&options),
     }
 }

@@ -1,6 +1,6 @@
 //! What the operating system says about a process.
 //!
-//! In:     `/proc` of this process.
+//! In:     `/proc` of this process, or of another one of the same user.
 //! Out:    [`Usage`]: time, memory and bytes between two moments.
 //! Fails:  with the path that cannot be read.
 //! Source: proc(5). CPU time comes in ticks of 10 ms, which is enough for runs of seconds.
@@ -58,9 +58,9 @@ fn number_after(text: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// User and system time of all threads, ended ones included, in seconds.
-fn cpu_s() -> Result<(f64, f64), BenchError> {
-    let stat = text("/proc/self/stat")?;
+/// User and system time of all threads of a process, ended ones included, in seconds.
+fn cpu_s(process: &str) -> Result<(f64, f64), BenchError> {
+    let stat = text(&format!("/proc/{process}/stat"))?;
     // The second field is the program's name in parentheses and may hold spaces; the times are fields 14 and 15.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
@@ -72,7 +72,7 @@ impl Start {
     pub fn now() -> Result<Start, BenchError> {
         let io = text("/proc/self/io")?;
         Ok(Start {
-            cpu: cpu_s()?,
+            cpu: cpu_s("self")?,
             written_bytes: number_after(&io, "write_bytes"),
             read_bytes: number_after(&io, "read_bytes"),
             at: Instant::now(),
@@ -82,7 +82,7 @@ impl Start {
     /// Up to now.
     pub fn usage(&self) -> Result<Usage, BenchError> {
         let wall_s = self.at.elapsed().as_secs_f64();
-        let (cpu, io) = (cpu_s()?, text("/proc/self/io")?);
+        let (cpu, io) = (cpu_s("self")?, text("/proc/self/io")?);
         Ok(Usage {
             wall_s,
             user_s: cpu.0 - self.cpu.0,
@@ -97,6 +97,20 @@ impl Start {
 /// Most memory this process ever held, in bytes.
 pub fn peak_memory_bytes() -> Result<u64, BenchError> {
     Ok(number_after(&text("/proc/self/status")?, "VmHWM") * 1024)
+}
+
+/// What another process took since its start; the time on the wall is left to the caller.
+pub fn of_process(id: u32) -> Result<Usage, BenchError> {
+    let process = id.to_string();
+    let ((user_s, sys_s), io) = (cpu_s(&process)?, text(&format!("/proc/{id}/io"))?);
+    Ok(Usage {
+        wall_s: 0.0,
+        user_s,
+        sys_s,
+        peak_memory_bytes: number_after(&text(&format!("/proc/{id}/status"))?, "VmHWM") * 1024,
+        disk_written_bytes: number_after(&io, "write_bytes"),
+        disk_read_bytes: number_after(&io, "read_bytes"),
+    })
 }
 
 /// Bytes of the files in a folder and below.

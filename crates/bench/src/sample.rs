@@ -100,6 +100,11 @@ impl Blocks {
         Ok(files)
     }
 
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> Result<u64, BenchError> {
+        self.files()?.iter().map(|file| Ok(fs::metadata(file).map_err(at(file))?.len())).sum()
+    }
+
     /// Copies them: a program that truncates its block files when it closes them must not touch the originals.
     pub fn copy_to(&self, folder: &Path) -> Result<(), BenchError> {
         fs::create_dir_all(folder).map_err(at(folder))?;

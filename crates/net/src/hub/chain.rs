@@ -7,10 +7,9 @@
 //! Narrow on purpose: the program answers by `chain::Handle`, a simulation of many nodes by a few vectors.
 
 use std::fmt;
-use std::sync::Arc;
 
 use consensus::Work;
-use primitives::{BlockHash, Header, Transaction, Wtxid};
+use primitives::{BlockHash, Header};
 
 pub use ::chain::FilterHead;
 
@@ -112,8 +111,6 @@ pub trait Chain {
     fn enough_work(&self) -> Work;
     /// True until the tip is recent and has the network's least work.
     fn is_initial_download(&self) -> bool;
-    /// Transactions that a new block may have: those of the mempool.
-    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]>;
     /// Takes headers that follow each other, whose chain has been seen to have enough work.
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.

@@ -29,6 +29,7 @@ impl<C: Chain> Hub<C> {
     /// A handshake is done.
     pub(super) fn begin(&mut self, id: PeerId) {
         self.window.join(id.0);
+        self.begin_txs(id);
         let others = self.talks.iter().any(|(other, talk)| *other != id && talk.asking.since().is_some());
         if !others || self.is_recent() {
             self.ask_for_headers(id);
@@ -45,7 +46,7 @@ impl<C: Chain> Hub<C> {
         let from = if best.height == 0 { best.hash } else { best.header.previous };
         self.send_getheaders(id, self.chain.locator(&from));
         if let Some(talk) = self.talks.get_mut(&id) {
-            talk.asking = Asking::Headers(self.now);
+            (talk.asking, talk.was_asked) = (Asking::Headers(self.now), true);
         }
     }
 
@@ -140,18 +141,12 @@ impl<C: Chain> Hub<C> {
     fn note_answered(&mut self, id: PeerId) {
         let Some(talk) = self.talks.get_mut(&id) else { return };
         talk.asking = Asking::Nothing;
-        // The one peer that was asked first has told all it has: now the others may have more.
-        if self.is_recent() {
-            let fresh =
-                |talk: &super::Talk| talk.peer.is_ready() && talk.known.is_none() && talk.asking.since().is_none();
-            let others: Vec<PeerId> = self
-                .talks
-                .iter()
-                .filter(|(other, talk)| **other != id && fresh(talk))
-                .map(|(other, _)| *other)
-                .collect();
-            others.into_iter().for_each(|other| self.ask_for_headers(other));
-        }
+        // The one peer that was asked first has told all it has: the others may have more, and have the same blocks. Core
+        // waits until the best header is a day old at most, and downloads an older chain from one peer.
+        let fresh = |talk: &super::Talk| talk.peer.is_ready() && talk.known.is_none() && !talk.was_asked;
+        let others = self.talks.iter().filter(|(other, talk)| **other != id && fresh(talk));
+        let others: Vec<PeerId> = others.map(|(other, _)| *other).collect();
+        others.into_iter().for_each(|other| self.ask_for_headers(other));
     }
 
     /// The chain the headers belong to has not shown enough work yet.

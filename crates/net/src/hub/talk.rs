@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use primitives::{BlockHash, Transaction};
 
+use super::trickle::TxTalk;
 use crate::moment::Moment;
 use crate::peer::Peer;
 use crate::sync::LowWork;
@@ -43,6 +44,8 @@ pub(super) struct Pending {
 pub(super) struct Talk {
     pub peer: Peer,
     pub asking: Asking,
+    /// It was asked for headers once: whoever has nothing for us is not asked again and again.
+    pub was_asked: bool,
     /// The best header it has shown; none before the first.
     pub known: Option<BlockHash>,
     /// The best header we have told it of.
@@ -58,13 +61,17 @@ pub(super) struct Talk {
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
     pub served_bytes: u64,
+    /// What it is told of transactions.
+    pub txs: TxTalk,
 }
 
 impl Talk {
-    pub fn new(peer: Peer) -> Talk {
+    /// `key`: a secret for what it knows.
+    pub fn new(peer: Peer, key: [u64; 2]) -> Talk {
         Talk {
             peer,
             asking: Asking::Nothing,
+            was_asked: false,
             known: None,
             told: None,
             wants: VecDeque::new(),
@@ -73,6 +80,7 @@ impl Talk {
             pending: None,
             behind: None,
             served_bytes: 0,
+            txs: TxTalk::new(key),
         }
     }
 }

@@ -13,4 +13,4 @@ mod window;
 mod window_tests;
 
 pub use low_work::{LowWork, LowWorkError, Start, Taken};
-pub use window::{Action, Arrival, Limits, PartReason, PeerId, Window};
+pub use window::{Action, Arrival, Limits, PartReason, PeerId, Waiting, Window};

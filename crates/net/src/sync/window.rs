@@ -134,6 +134,17 @@ pub enum Arrival {
     Unasked,
 }
 
+/// How much of the time the line, and not validation, was the bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Milliseconds in which the block that validation needs next was not here.
+    pub lacking_ms: u64,
+    /// Those of them in which nothing at all was on order.
+    pub idle_ms: u64,
+    /// Copies of blocks that came after the first, in bytes.
+    pub again_bytes: u64,
+}
+
 /// One copy on order.
 #[derive(Clone, Copy)]
 struct Order {
@@ -164,6 +175,9 @@ pub struct Window {
     /// Mean size of late arrivals, and of how many.
     mean_bytes: u64,
     seen: u64,
+    waiting: Waiting,
+    /// When it was planned last, and whether then the next block was not here, and nothing on order.
+    planned: Option<(u64, bool, bool)>,
 }
 
 impl Window {
@@ -179,6 +193,8 @@ impl Window {
             ordered: 0,
             mean_bytes: FIRST_SIZE_BYTES,
             seen: 0,
+            waiting: Waiting::default(),
+            planned: None,
         }
     }
 
@@ -202,9 +218,20 @@ impl Window {
         self.waiting_bytes + self.ordered as u64 * self.mean_bytes
     }
 
+    /// How much of the time the line was the bound.
+    pub fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+
     /// Blocks on order from a peer.
     pub fn orders_of(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, |peer| peer.orders.len())
+    }
+
+    /// Heights of the blocks on order from a peer.
+    pub fn heights_of(&self, peer: PeerId) -> Vec<u32> {
+        let orders = self.peers.get(&peer).map_or(&[][..], |peer| &peer.orders);
+        orders.iter().filter_map(|(hash, _)| self.places.get(hash).copied()).collect()
     }
 
     /// What a peer delivers, in bytes a second; none before it has shown.
@@ -301,10 +328,14 @@ impl Window {
             let peer = self.peers.get_mut(&peer).expect("it had an order");
             peer.delivered(bytes, now_ms, ordered_ms, &self.limits);
         }
-        let Some(height) = self.places.get(hash) else { return Arrival::Unasked };
+        let Some(height) = self.places.get(hash) else {
+            self.waiting.again_bytes += bytes;
+            return Arrival::Unasked;
+        };
         let at = (height - self.first) as usize;
         let slot = &mut self.slots[at];
         if slot.bytes.is_some() {
+            self.waiting.again_bytes += bytes;
             return Arrival::Again;
         }
         slot.bytes = Some(bytes);
@@ -319,6 +350,7 @@ impl Window {
 
     /// What to do now; to be asked after every event, and some times a second.
     pub fn plan(&mut self, now_ms: u64) -> Vec<Action> {
+        self.count_waiting(now_ms);
         let mut actions = self.part(now_ms);
         let mut requests: BTreeMap<PeerId, Vec<(u32, BlockHash)>> = BTreeMap::new();
         for (at, peer) in self.order_new(now_ms).into_iter().chain(self.order_copies(now_ms)) {
@@ -329,7 +361,22 @@ impl Window {
             let blocks = blocks.into_iter().map(|(_, hash)| hash).collect();
             actions.push(Action::Request { peer, blocks });
         }
+        self.note_planned(now_ms);
         actions
+    }
+
+    /// Counts the time since the last plan by what was the case after it.
+    fn count_waiting(&mut self, now_ms: u64) {
+        if let Some((planned_ms, true, is_idle)) = self.planned {
+            let since_ms = now_ms.saturating_sub(planned_ms);
+            self.waiting.lacking_ms += since_ms;
+            self.waiting.idle_ms += if is_idle { since_ms } else { 0 };
+        }
+    }
+
+    fn note_planned(&mut self, now_ms: u64) {
+        let is_lacking = self.slots.front().is_some_and(|slot| slot.bytes.is_none());
+        self.planned = Some((now_ms, is_lacking, self.peers.values().all(|peer| peer.orders.is_empty())));
     }
 
     /// Peers to part with; their orders are free again.

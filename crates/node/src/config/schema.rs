@@ -4,10 +4,11 @@
 //! Out:    [`SETTINGS`], and how a name is spelled in each place.
 //! Fails:  never; tests hold every default to its own range.
 
+use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
 
 /// One setting.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Name in the file; other spellings follow from it.
     pub name: &'static str,
@@ -54,7 +55,7 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-const fn setting(
+pub(super) const fn setting(
     area: &'static str,
     name: &'static str,
     kind: Kind,
@@ -68,14 +69,31 @@ const fn setting(
 
 const NODE: &str = "node";
 const SPEED: &str = "speed and memory";
-const P2P: &str = "peers";
 const ELECTRUM: &str = "electrum";
 const RPC: &str = "json-rpc";
 const ZMQ: &str = "zeromq";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting] =
+    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() }>([FIRST, PEER_SETTINGS, LAST]);
+
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 3]) -> [Setting; COUNT] {
+    let mut all = [FIRST[0]; COUNT];
+    let (mut part, mut at, mut count) = (0, 0, 0);
+    while count < COUNT {
+        if at == parts[part].len() {
+            (part, at) = (part + 1, 0);
+            continue;
+        }
+        all[count] = parts[part][at];
+        (at, count) = (at + 1, count + 1);
+    }
+    all
+}
+
+/// The settings before those of the peers.
+const FIRST: &[Setting] = &[
     Setting {
         in_file: false,
         ..setting(
@@ -204,6 +222,7 @@ pub const SETTINGS: &[Setting] = &[
          next validation of the same blocks: `assay reindex` and `assay verify` are faster with it. Nothing in it is \
          trusted, and it may be removed at any time.",
     ),
+<<<<<<< HEAD
     setting(
         P2P,
         "p2p",
@@ -343,6 +362,12 @@ pub const SETTINGS: &[Setting] = &[
         "MiB",
         "Blocks served in a day; when it is nearly spent only new blocks are, the rest of the day.",
     ),
+=======
+];
+
+/// The settings behind those of the peers.
+const LAST: &[Setting] = &[
+>>>>>>> main
     setting(
         ELECTRUM,
         "electrum_listen",

@@ -54,6 +54,7 @@ pub enum End {
 pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
+    zmq: Option<Zmq>,
     peers: Option<Peers>,
     mempool: Option<Unconfirmed>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
@@ -189,7 +190,10 @@ impl Node {
     fn join_network(&mut self, handle: &Handle, mempool: SharedMempool) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
         let peers = Peers::start(config, &self.config, self.clock.clone(), handle, mempool)?;
-        self.reporter.connected(peers.listening().first().copied(), peers.reports());
+        if let Some(rpc) = &self.rpc {
+            rpc.join(Arc::new(peers.calls()));
+        }
+        self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())
     }

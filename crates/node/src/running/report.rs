@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use chain::{Handle, Phase, Status};
 use net::shell::PeerReport;
+use net::sync::Waiting;
 use serde_json::{Value as Json, json};
 use sigs::{Counters, Engine};
 use stdx::disk::SystemDisk;
@@ -36,10 +37,17 @@ struct Inner {
     handle: OnceLock<Handle>,
     electrum: OnceLock<String>,
     sessions: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
-    peers: OnceLock<(Option<String>, Box<dyn Fn() -> Vec<PeerReport> + Send + Sync>)>,
+    peers: OnceLock<Network>,
     meter: Mutex<Meter>,
     /// Height from which this start went on.
     first_height: AtomicU32,
+}
+
+/// What the network is asked.
+struct Network {
+    listen: Option<String>,
+    reports: Box<dyn Fn() -> Vec<PeerReport> + Send + Sync>,
+    waiting: Box<dyn Fn() -> Waiting + Send + Sync>,
 }
 
 impl Reporter {
@@ -80,13 +88,15 @@ impl Reporter {
         &self,
         address: Option<SocketAddr>,
         reports: impl Fn() -> Vec<PeerReport> + Send + Sync + 'static,
+        waiting: impl Fn() -> Waiting + Send + Sync + 'static,
     ) {
-        let _ = self.0.peers.set((address.map(|address| address.to_string()), Box::new(reports)));
+        let listen = address.map(|address| address.to_string());
+        let _ = self.0.peers.set(Network { listen, reports: Box::new(reports), waiting: Box::new(waiting) });
     }
 
     /// Connections now, of both directions.
     pub fn peer_count(&self) -> usize {
-        self.0.peers.get().map_or(0, |(_, reports)| reports().len())
+        self.0.peers.get().map_or(0, |network| (network.reports)().len())
     }
 
     /// The writer's status, once the store is open.
@@ -183,7 +193,7 @@ impl Reporter {
                 "hints_off": status.hints_off,
                 "free_bytes": os::disk_free_bytes(&inner.chain_dir),
             },
-            "peers": inner.peers.get().map(|(listen, reports)| peers(listen.as_deref(), &reports())),
+            "peers": inner.peers.get().map(peers),
             "electrum": {
                 "listen": inner.electrum.get(),
                 "sessions": inner.sessions.get().map_or(0, |count| count()),
@@ -268,7 +278,8 @@ fn rates_json(rates: &Rates) -> Json {
 }
 
 /// Connections to other nodes.
-fn peers(listen: Option<&str>, reports: &[PeerReport]) -> Json {
+fn peers(network: &Network) -> Json {
+    let (reports, waiting) = ((network.reports)(), (network.waiting)());
     let outbound = reports.iter().filter(|report| report.setup.kind.is_outbound()).count();
     let one = |report: &PeerReport| {
         let version = report.features.version.as_ref();
@@ -278,14 +289,17 @@ fn peers(listen: Option<&str>, reports: &[PeerReport]) -> Json {
             "kind": report.setup.kind.name(),
             "user_agent": version.map(|version| version.user_agent_text()),
             "encrypted": report.session_id.is_some(),
-            "headers_height": report.synced_headers,
-            "blocks_on_order": report.blocks_on_order,
+            "headers_height": report.talk.synced_headers,
+            "blocks_on_order": report.talk.in_flight.len(),
             "received_bytes": report.statistics.received.bytes,
             "sent_bytes": report.statistics.sent.bytes,
         })
     };
     json!({
-        "listen": listen,
+        "listen": network.listen,
+        "block_missing_ms": waiting.lacking_ms,
+        "block_missing_and_nothing_ordered_ms": waiting.idle_ms,
+        "block_copies_bytes": waiting.again_bytes,
         "outbound": outbound,
         "inbound": reports.len() - outbound,
         "connections": reports.iter().map(one).collect::<Vec<Json>>(),

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::Handle;
-use primitives::network::Network;
+use primitives::network::Network as Chain;
 use serve::door::Door;
 use serve::pool::Pool;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
-use serve::rpc::needs::Host;
+use serve::rpc::needs::{Host, Network};
 use serve::rpc::{Config as ServerConfig, ServerHandle, start};
 use serve::zmq::Notifier;
 use stdx::clock::Clock;
@@ -43,7 +43,7 @@ struct NodeHost {
     reporter: Reporter,
     stop: StopFlag,
     clock: Arc<NodeClock>,
-    network: Network,
+    network: Chain,
     blocks_from: PathBuf,
     log_file: String,
 }
@@ -98,6 +98,11 @@ impl Rpc {
     /// What `getzmqnotifications` answers.
     pub fn publishes(&self, notifiers: &[Notifier]) {
         let _ = self.env.zmq.set(notifiers.to_vec());
+    }
+
+    /// Answers questions about peers from now on.
+    pub fn join(&self, network: Arc<dyn Network>) {
+        let _ = self.env.network.set(network);
     }
 
     /// What went wrong on our side since it was asked last, the newest only.
@@ -160,7 +165,7 @@ impl Host for NodeHost {
     }
 
     fn set_unix_s(&self, unix_s: u64) -> bool {
-        let may = self.network == Network::Regtest;
+        let may = self.network == Chain::Regtest;
         if may {
             self.clock.set(unix_s);
         }

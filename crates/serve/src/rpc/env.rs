@@ -14,8 +14,8 @@ use super::error::{RpcError, code};
 use super::needs::{Blocks, Host, Mempool, Network};
 use super::table;
 use crate::filters::Scan;
-use crate::zmq::Notifier;
 use crate::metrics::Metrics;
+use crate::zmq::Notifier;
 
 /// What all calls share.
 pub struct Env {

@@ -12,7 +12,7 @@ use chain::Handle;
 use chain::mempool::SharedMempool;
 use serve::zmq::{Address, News, Notifier, Publisher, start};
 
-use super::log;
+use crate::running::log;
 
 /// Notifications of a running node.
 pub struct Zmq {

@@ -1,0 +1,100 @@
+//! One program at work.
+//!
+//! In:     a command.
+//! Out:    its process, what it took so far, its end.
+//! Fails:  when it cannot be started, or has ended.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::measure::{self, Usage};
+use crate::{BenchError, at};
+
+/// Longest wait for anything a node is to do.
+pub const PATIENCE: Duration = Duration::from_secs(1_800);
+
+/// A running program, killed when it is dropped.
+pub struct Process {
+    name: String,
+    child: Child,
+    /// When it was started.
+    pub started: Instant,
+}
+
+impl Process {
+    /// Starts it, without input; what it prints as an error is shown.
+    pub fn start(name: &str, command: &mut Command) -> Result<Process, BenchError> {
+        let started = Instant::now();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.map_err(at(command.get_program()))?;
+        Ok(Process { name: name.to_owned(), child, started })
+    }
+
+    /// What it took since its start, its children left out.
+    pub fn usage(&self) -> Result<Usage, BenchError> {
+        let usage = measure::of_process(self.child.id())?;
+        Ok(Usage { wall_s: self.started.elapsed().as_secs_f64(), ..usage })
+    }
+
+    /// A failure of this program.
+    pub fn failed(&self, text: impl Into<String>) -> BenchError {
+        BenchError::Child { name: self.name.clone(), text: text.into() }
+    }
+
+    /// Fails where it has ended.
+    pub fn check(&mut self) -> Result<(), BenchError> {
+        match self.child.try_wait().map_err(at(&self.name))? {
+            Some(status) => Err(self.failed(format!("ended: {status}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks again and again, `pause` apart, until there is an answer.
+    pub fn wait_for<R>(
+        &mut self,
+        what: &str,
+        pause: Duration,
+        mut ask: impl FnMut() -> Option<R>,
+    ) -> Result<R, BenchError> {
+        let before = Instant::now();
+        while before.elapsed() < PATIENCE {
+            self.check()?;
+            if let Some(answer) = ask() {
+                return Ok(answer);
+            }
+            std::thread::sleep(pause);
+        }
+        Err(self.failed(format!("{what}: not within {} s", PATIENCE.as_secs())))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already needs neither.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_seen_at_work_and_at_its_end() {
+        let mut busy = Process::start("busy", Command::new("sh").args(["-c", "while :; do :; done"])).unwrap();
+        let pause = Duration::from_millis(5);
+        let used = |busy: &Process| busy.usage().unwrap().cpu_s();
+        let mut seen = 0.0;
+        while seen == 0.0 {
+            busy.check().unwrap();
+            std::thread::sleep(pause);
+            seen = used(&busy);
+        }
+        assert!(busy.usage().unwrap().wall_s >= seen / 2.0);
+        let mut ended = Process::start("ended", &mut Command::new("false")).unwrap();
+        let error = ended.wait_for("anything", pause, || None::<()>).unwrap_err().to_string();
+        assert!(error.contains("contestant ended: ended: exit status: 1"), "{error}");
+        assert!(Process::start("none", &mut Command::new("/nonexistent/program")).is_err());
+    }
+}

@@ -36,18 +36,12 @@ pub use self::chain::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-<<<<<<< HEAD
-use crate::sync::{Limits, Window};
-use crate::wire::{Message, PeerAddress, Services};
-pub use node::{KnownTxs, NodeChain, judgement_of};
-=======
 use crate::relay::Pool;
 use crate::sync::{Limits, Waiting, Window};
-use crate::wire::{Message, PeerAddress};
+use crate::wire::{Message, PeerAddress, Services};
 use newest::Newest;
 pub use newest::tx_ids;
 pub use node::{NodeChain, judgement_of};
->>>>>>> main
 use talk::Talk;
 use txs::Txs;
 
@@ -169,14 +163,10 @@ impl<C: Chain> Hub<C> {
             (local.start_height, local.services) = (height, services);
         }
         let peer = Peer::new(setup, self.local.clone(), now, entropy);
-<<<<<<< HEAD
-        let mut talk = Talk::new(peer);
+        let key = [self.random.next_u64(), self.random.next_u64()];
+        let mut talk = Talk::new(peer, key);
         talk.offers_filters = services.has(Services::COMPACT_FILTERS);
         self.talks.insert(talk.peer.id(), talk);
-=======
-        let key = [self.random.next_u64(), self.random.next_u64()];
-        self.talks.insert(peer.id(), Talk::new(peer, key));
->>>>>>> main
     }
 
     /// Bytes came; none for a connection that is over.
@@ -348,13 +338,10 @@ impl<C: Chain> Hub<C> {
             Message::GetBlocks(request) => self.serve_hashes(id, &request),
             Message::GetData(inventory) => self.take_wants(id, inventory),
             Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
-<<<<<<< HEAD
+            Message::MemPool => self.take_mempool_question(id),
             Message::GetFilters(asked) => self.serve_filters(id, &asked),
             Message::GetFilterHeaders(asked) => self.serve_filter_hashes(id, &asked),
             Message::GetFilterCheckpoints(kind, stop) => self.serve_filter_checkpoints(id, kind, &stop),
-=======
-            Message::MemPool => self.take_mempool_question(id),
->>>>>>> main
             Message::GetAddr => self.address_questions.push(id),
             // Addresses are dealt with elsewhere; the rest asks for what is not offered.
             _ => {}

@@ -30,16 +30,12 @@ impl NodeChain {
     /// What the writer finds out later comes as [`chain::Event::BlockJudged`]; [`judgement_of`] says what it means.
     pub fn new(handle: Handle) -> (NodeChain, Receiver<(BlockHash, Judgement)>) {
         let (judgements, receiver) = channel();
-<<<<<<< HEAD
-        (NodeChain { handle, known_txs, judgements, serves_filters: false }, receiver)
+        (NodeChain { handle, judgements, serves_filters: false }, receiver)
     }
 
     /// Peers are served block filters, once every block has its own.
     pub fn serve_filters(&mut self) {
         self.serves_filters = true;
-=======
-        (NodeChain { handle, judgements }, receiver)
->>>>>>> main
     }
 
     /// The handle.

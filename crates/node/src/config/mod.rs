@@ -15,6 +15,7 @@ pub mod show;
 pub mod sources;
 pub mod value;
 pub mod zmq;
+mod zmq_settings;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

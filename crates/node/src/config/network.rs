@@ -28,13 +28,9 @@ const NOBODY: [&str; 2] = ["0", "none"];
 pub struct NetworkConfig {
     /// Sockets, and whom to connect to.
     pub shell: ShellConfig,
-<<<<<<< HEAD
     /// Block filters are served.
     pub serves_filters: bool,
-    /// Bytes of blocks served in a day; none for as many as are asked for.
-=======
     /// Bytes sent in a day; none for as many as are asked for.
->>>>>>> main
     pub upload_bytes_max: Option<u64>,
     /// Longest time for a handshake, in seconds.
     pub handshake_s: u64,
@@ -135,11 +131,15 @@ pub fn resolve(
         Value::Whole(mib) => Some(mib << 20),
         _ => None,
     };
-<<<<<<< HEAD
-    Ok(Some(NetworkConfig { serves_filters, shell, upload_bytes_max, comments: comments(layers)? }))
-=======
     let (handshake_s, blocks_only) = (whole(layers, "p2p_handshake_s"), is_on(layers, "p2p_blocks_only"));
-    Ok(Some(NetworkConfig { shell, upload_bytes_max, handshake_s, blocks_only, comments: comments(layers)? }))
+    Ok(Some(NetworkConfig {
+        serves_filters,
+        shell,
+        upload_bytes_max,
+        handshake_s,
+        blocks_only,
+        comments: comments(layers)?,
+    }))
 }
 
 fn is_on(layers: &Layers, name: &str) -> bool {
@@ -169,7 +169,6 @@ fn tor(layers: &Layers) -> Option<TorService> {
 fn sam(layers: &Layers) -> Option<SamBridge> {
     let accepts = is_on(layers, "p2p_i2p_accept");
     address(layers, "p2p_i2p_sam").map(|address| SamBridge { address, accepts })
->>>>>>> main
 }
 
 fn listen(layers: &Layers, network: Network) -> Option<SocketAddr> {

@@ -6,6 +6,7 @@
 
 use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
+use super::zmq_settings::ZMQ_SETTINGS;
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -71,14 +72,17 @@ const NODE: &str = "node";
 const SPEED: &str = "speed and memory";
 const ELECTRUM: &str = "electrum";
 const RPC: &str = "json-rpc";
-const ZMQ: &str = "zeromq";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] =
-    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() }>([FIRST, PEER_SETTINGS, LAST]);
+pub const SETTINGS: &[Setting] = &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() + ZMQ_SETTINGS.len() }>([
+    FIRST,
+    PEER_SETTINGS,
+    LAST,
+    ZMQ_SETTINGS,
+]);
 
-const fn joined<const COUNT: usize>(parts: [&[Setting]; 3]) -> [Setting; COUNT] {
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 4]) -> [Setting; COUNT] {
     let mut all = [FIRST[0]; COUNT];
     let (mut part, mut at, mut count) = (0, 0, 0);
     while count < COUNT {
@@ -222,152 +226,10 @@ const FIRST: &[Setting] = &[
          next validation of the same blocks: `assay reindex` and `assay verify` are faster with it. Nothing in it is \
          trusted, and it may be removed at any time.",
     ),
-<<<<<<< HEAD
-    setting(
-        P2P,
-        "p2p",
-        Kind::Choice(&["auto", "on", "off"]),
-        &[],
-        "auto",
-        "",
-        "Talk to other nodes: download the chain from them and serve it. \"auto\" is on where the node keeps block files of \
-         its own, and off where it reads those of another node.",
-    ),
-    setting(
-        P2P,
-        "peer_block_filters",
-        Kind::Choice(&["on", "off"]),
-        &[],
-        "off",
-        "",
-        "Serve block filters to peers (BIP 157), once every block has its own. Needs block_filters.",
-    ),
-    setting(
-        P2P,
-        "p2p_listen",
-        Kind::Address,
-        &["auto", "off"],
-        "auto",
-        "",
-        "Where other nodes may connect to. \"auto\" is every interface with the network's usual port (8333 main), and \
-         127.0.0.1 on regtest. Port 0 takes a free one.",
-    ),
-    setting(
-        P2P,
-        "p2p_connect",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Nodes to connect to, between commas, and no others: an address or name, with a port where it is not the usual one.",
-    ),
-    setting(
-        P2P,
-        "p2p_add",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Nodes to stay connected to besides those the node finds itself, between commas.",
-    ),
-    setting(
-        P2P,
-        "p2p_only",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Kinds of networks to make connections in, between commas: ipv4, ipv6, onion, i2p, cjdns. Empty for all.",
-    ),
-    setting(
-        P2P,
-        "p2p_proxy",
-        Kind::Address,
-        &["none"],
-        "none",
-        "",
-        "SOCKS5 proxy for all connections the node makes; each has a name of its own, so that Tor gives it its own circuit.",
-    ),
-    setting(
-        P2P,
-        "p2p_onion_proxy",
-        Kind::Address,
-        &["none"],
-        "none",
-        "",
-        "SOCKS5 proxy for onion services, where it is another one.",
-    ),
-    setting(
-        P2P,
-        "p2p_tor_control",
-        Kind::Address,
-        &["none"],
-        "none",
-        "",
-        "Control port of a Tor on this machine (usually 127.0.0.1:9051): an onion service is kept there for other nodes to \
-         connect to. Tor's cookie file must be readable.",
-    ),
-    setting(
-        P2P,
-        "p2p_outbound",
-        Kind::Whole { min: 0, max: 64 },
-        &[],
-        "12",
-        "connections",
-        "Connections the node makes by itself, besides two for blocks only. While the chain is downloaded each is a source \
-         of blocks.",
-    ),
-    setting(
-        P2P,
-        "p2p_inbound_max",
-        Kind::Whole { min: 0, max: 10_000 },
-        &[],
-        "114",
-        "connections",
-        "Connections other nodes may make; where more come, those of least use to the network's diversity make room.",
-    ),
-    setting(
-        P2P,
-        "p2p_user_agent_comment",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Comments that the user agent ends with, between commas (BIP 14).",
-    ),
-    setting(
-        P2P,
-        "p2p_encrypt",
-        Kind::Choice(&["on", "off"]),
-        &[],
-        "on",
-        "",
-        "Encrypted transport (BIP 324) with nodes that know it.",
-    ),
-    setting(
-        P2P,
-        "p2p_seeds",
-        Kind::Choice(&["on", "off"]),
-        &[],
-        "on",
-        "",
-        "Ask the network's DNS seeds for nodes when too few are known, and take built-in addresses where they do not answer.",
-    ),
-    setting(
-        P2P,
-        "p2p_upload_mib_per_day",
-        Kind::Whole { min: 1, max: 1 << 30 },
-        &["none"],
-        "none",
-        "MiB",
-        "Blocks served in a day; when it is nearly spent only new blocks are, the rest of the day.",
-    ),
-=======
 ];
 
 /// The settings behind those of the peers.
 const LAST: &[Setting] = &[
->>>>>>> main
     setting(
         ELECTRUM,
         "electrum_listen",
@@ -578,96 +440,6 @@ const LAST: &[Setting] = &[
         "off",
         "",
         "Bitcoin Core's REST interface on the same port: blocks, headers, transactions and coins without a password.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_hashblock",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Addresses such as tcp://127.0.0.1:28332 or ipc:///path, between spaces: the hash of each new tip is published there.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_hashblock_hwm",
-        Kind::Whole { min: 1, max: 1_000_000 },
-        &[],
-        "1000",
-        "messages",
-        "Messages that wait for a slow subscriber before those of hashblock are dropped for it.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_hashtx",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Addresses where the txid of each transaction is published that comes into the mempool, or is in a block that joins or leaves the chain.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_hashtx_hwm",
-        Kind::Whole { min: 1, max: 1_000_000 },
-        &[],
-        "1000",
-        "messages",
-        "Messages that wait for a slow subscriber before those of hashtx are dropped for it.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_rawblock",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Addresses where the bytes of each new tip are published.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_rawblock_hwm",
-        Kind::Whole { min: 1, max: 1_000_000 },
-        &[],
-        "1000",
-        "messages",
-        "Messages that wait for a slow subscriber before those of rawblock are dropped for it.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_rawtx",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Addresses where the bytes of each transaction are published, as with zmq_pub_hashtx.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_rawtx_hwm",
-        Kind::Whole { min: 1, max: 1_000_000 },
-        &[],
-        "1000",
-        "messages",
-        "Messages that wait for a slow subscriber before those of rawtx are dropped for it.",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_sequence",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Addresses where it is published which blocks join (C) and leave (D) the chain, and which transactions come into the mempool (A) and leave it other than by a block (R).",
-    ),
-    setting(
-        ZMQ,
-        "zmq_pub_sequence_hwm",
-        Kind::Whole { min: 1, max: 1_000_000 },
-        &[],
-        "1000",
-        "messages",
-        "Messages that wait for a slow subscriber before those of sequence are dropped for it.",
     ),
     setting(
         LOG,

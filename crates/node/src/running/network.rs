@@ -58,7 +58,10 @@ impl Peers {
         local.start_height = handle.active_tip().height as i32;
         local.handshake_timeout_s = config.handshake_s;
         local.relays_txs = !config.blocks_only;
-        let (chain, judgements) = NodeChain::new(handle.clone());
+        let (mut chain, judgements) = NodeChain::new(handle.clone());
+        if config.serves_filters {
+            chain.serve_filters();
+        }
         let limits = Limits { bytes_ahead_max: (memory_bytes / AHEAD_SHARE).max(16 << 20), ..Limits::default() };
         let budget = UploadBudget::new(config.upload_bytes_max);
         let pool = Box::new(mempool.clone());

@@ -33,6 +33,7 @@ use super::stop::StopFlag;
 use super::{log, os};
 use crate::Failure;
 use crate::config::{Config, ConfigError, FILE_NAME, Layers, show};
+use crate::wiring::Zmq;
 
 /// How often the main thread looks around.
 const TICK: Duration = Duration::from_millis(50);

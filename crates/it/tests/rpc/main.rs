@@ -4,8 +4,10 @@ mod world;
 
 mod abuse;
 mod checked;
+mod filters;
 mod golden;
 mod http;
 mod mining;
 mod speed;
 mod types;
+mod zmq;

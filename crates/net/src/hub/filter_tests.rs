@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 
 use consensus::Work;
-use primitives::{Header, Network, Transaction, Wtxid};
+use primitives::{Header, Network};
 
 use super::*;
 use crate::peer::ConnectionKind;
+use crate::relay::NoPool;
 use crate::wire::limits::INVENTORY_MAX;
 use crate::wire::{Endpoint, FilterRange, Host};
 
@@ -89,9 +90,6 @@ impl Chain for Toy {
     fn is_initial_download(&self) -> bool {
         false
     }
-    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]> {
-        Arc::new([])
-    }
     fn take_headers(&mut self, _: &[Header]) -> Result<(), HeadersRefusal> {
         Ok(())
     }
@@ -141,7 +139,7 @@ impl Pair {
         };
         let local = |random: &mut Random| Arc::new(Local::new(params.magic, random));
         let (ours, theirs) = (local(&mut random), local(&mut random));
-        let mut hub = Hub::new(toy, params.clone(), ours, Limits::default(), UploadBudget::new(None), &mut random);
+        let mut hub = Hub::new(toy, params.clone(), ours, Limits::default(), UploadBudget::new(None), Box::new(NoPool), &mut random);
         hub.connect(setup(ConnectionKind::Inbound), now, &mut random);
         let client = Peer::new(setup(ConnectionKind::OutboundFull), theirs, now, &mut random);
         let mut pair = Pair { hub, client, random, now };

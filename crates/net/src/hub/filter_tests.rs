@@ -139,7 +139,15 @@ impl Pair {
         };
         let local = |random: &mut Random| Arc::new(Local::new(params.magic, random));
         let (ours, theirs) = (local(&mut random), local(&mut random));
-        let mut hub = Hub::new(toy, params.clone(), ours, Limits::default(), UploadBudget::new(None), Box::new(NoPool), &mut random);
+        let mut hub = Hub::new(
+            toy,
+            params.clone(),
+            ours,
+            Limits::default(),
+            UploadBudget::new(None),
+            Box::new(NoPool),
+            &mut random,
+        );
         hub.connect(setup(ConnectionKind::Inbound), now, &mut random);
         let client = Peer::new(setup(ConnectionKind::OutboundFull), theirs, now, &mut random);
         let mut pair = Pair { hub, client, random, now };

@@ -11,8 +11,6 @@
 mod announce;
 mod blocks;
 mod chain;
-#[cfg(test)]
-mod filter_tests;
 mod filters;
 mod headers;
 mod newest;

@@ -76,12 +76,7 @@ pub fn resolve(
     blocks_own: bool,
     chain_dir: &Path,
 ) -> Result<Option<NetworkConfig>, ConfigError> {
-    let serves_filters = word(layers, "peer_block_filters") == "on";
-    if serves_filters && word(layers, "block_filters") == "off" {
-        let (setting, other) = ("peer_block_filters", "block_filters");
-        let why = "filters that are not built cannot be served".to_owned();
-        return Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why });
-    }
+    let serves_filters = serves_filters(layers)?;
     let wanted = match word(layers, "p2p") {
         "auto" => blocks_own,
         choice => choice == "on",
@@ -140,6 +135,16 @@ pub fn resolve(
         blocks_only,
         comments: comments(layers)?,
     }))
+}
+
+/// Whether block filters are served, which have to be built for that.
+fn serves_filters(layers: &Layers) -> Result<bool, ConfigError> {
+    let (setting, other) = ("peer_block_filters", "block_filters");
+    if is_on(layers, setting) && !is_on(layers, other) {
+        let why = "filters that are not built cannot be served".to_owned();
+        return Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why });
+    }
+    Ok(is_on(layers, setting))
 }
 
 fn is_on(layers: &Layers, name: &str) -> bool {

@@ -73,6 +73,7 @@ impl<C: Chain> Hub<C> {
         if !absent.is_empty() {
             self.send(id, &Message::NotFound(absent));
         }
+        self.send_filters(id);
     }
 
     fn serve_block(&mut self, id: PeerId, wanted: Inventory) {

@@ -62,7 +62,10 @@ impl Peers {
             local.services = local.services.without(Services::P2P_V2);
         }
         local.relays_txs = !config.blocks_only;
-        let (chain, judgements) = NodeChain::new(handle.clone());
+        let (mut chain, judgements) = NodeChain::new(handle.clone());
+        if config.serves_filters {
+            chain.serve_filters();
+        }
         let limits = Limits { bytes_ahead_max: (memory_bytes / AHEAD_SHARE).max(16 << 20), ..Limits::default() };
         let budget = UploadBudget::new(config.upload_bytes_max);
         let pool = Box::new(mempool.clone());

@@ -32,6 +32,8 @@ pub struct Digest {
     pub tables: [TableDigest; 4],
     /// Headers, block positions left out.
     pub headers: TableDigest,
+    /// Block filters with their headers; nothing where some are missing.
+    pub filters: TableDigest,
 }
 
 impl Digest {
@@ -57,6 +59,10 @@ impl Digest {
         for height in 0..snapshot.block_count() {
             let header = snapshot.header(height)?.ok_or(StoreError::Stale)?;
             digest.headers.add(&header);
+            if snapshot.filter_count() == snapshot.block_count() {
+                let (entry, filter) = snapshot.filter(height)?.ok_or(StoreError::Stale)?;
+                digest.filters.add(&[&entry.header, &entry.hash, &filter[..]].concat());
+            }
         }
         Ok(digest)
     }
@@ -68,6 +74,9 @@ impl Digest {
         let mut different: Vec<&str> = tables.filter(|(_, (ours, theirs))| ours != theirs).map(|(n, _)| n).collect();
         if (self.coins, self.coins_sat) != (other.coins, other.coins_sat) {
             different.insert(0, "coins");
+        }
+        if self.filters != other.filters {
+            different.push("filters");
         }
         if (self.height, self.headers) != (other.height, other.headers) {
             different.insert(0, "headers");

@@ -5,18 +5,16 @@
 //! Fails:  never.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
+use crate::filters::FilterStatus;
 use crate::intake::Intake;
 use crate::view::View;
-
-/// Age of a tip that counts as recent, in seconds; Core's `DEFAULT_MAX_TIP_AGE`.
-const TIP_AGE_S_MAX: u64 = 24 * 60 * 60;
 
 /// What the writer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +77,8 @@ pub struct Status {
     pub hints_bytes: u64,
     /// Why no hints are kept although they should be.
     pub hints_off: Option<String>,
+    /// Block filters.
+    pub filters: FilterStatus,
     /// Inputs whose script a template recognised and proved.
     pub template_inputs: u64,
     /// Inputs decided by Bitcoin Core's interpreter.
@@ -106,6 +106,8 @@ pub struct Status {
 pub enum Event {
     /// A new tip is committed and visible in [`Handle::view`].
     NewTip {
+        /// How many tips were told of with this one: see [`Handle::tips_told`].
+        number: u64,
         /// Its height.
         height: u32,
         /// Its header.
@@ -155,6 +157,7 @@ pub(crate) struct Shared {
     pub(crate) view: RwLock<Arc<View>>,
     pub(crate) status: Mutex<Status>,
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
+    pub(crate) tips_told: AtomicU64,
     pub(crate) stop: AtomicBool,
     pub(crate) intake: Intake,
 }
@@ -181,6 +184,12 @@ impl Handle {
         receiver
     }
 
+    /// How many tips subscribers were told of. A subscriber that has dealt with the tip of this number has dealt with
+    /// everything that any view shows.
+    pub fn tips_told(&self) -> u64 {
+        self.0.tips_told.load(Ordering::SeqCst)
+    }
+
     /// Asks the writer to commit and return.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::SeqCst);
@@ -204,7 +213,7 @@ impl Shared {
         let tree = self.intake.tree();
         let tip = tree.active();
         let has_work = tree.work(tip) >= Work::from_be_bytes(&self.intake.params.minimum_chainwork);
-        if has_work && u64::from(tree.time_s(tip)) + TIP_AGE_S_MAX >= self.intake.clock.unix_s() {
+        if has_work && u64::from(tree.time_s(tip)) + self.intake.tip_age_max_s >= self.intake.clock.unix_s() {
             self.intake.synced.store(true, Ordering::Relaxed);
         }
     }

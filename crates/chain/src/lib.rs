@@ -7,6 +7,7 @@
 mod digest;
 mod error;
 pub mod estimates;
+mod filters;
 mod handle;
 mod hints;
 mod intake;
@@ -21,11 +22,13 @@ mod reorganise;
 mod spend;
 mod start;
 mod tree;
+pub mod upkeep;
 mod view;
 mod writer;
 
 pub use digest::{Digest, TableDigest};
 pub use error::ChainError;
+pub use filters::FilterStatus;
 pub use handle::{Event, Handle, Phase, Status, TipBlock};
 pub use hints::HintsUse;
 pub use intake::{

@@ -19,6 +19,7 @@ use consensus::connect;
 
 use consensus::flags;
 use consensus::script::{self, Learnt, SEGMENT_INPUTS};
+use index::filter;
 use index::rows::{self, BlockRows};
 use index::tag::TagKey;
 use primitives::encode::ParseError;
@@ -171,6 +172,8 @@ pub enum Failure {
 pub struct Verdict {
     /// Rows of each block, up to the first that fails.
     pub rows: Vec<BlockRows>,
+    /// Filters of the same blocks; none where they are not built.
+    pub filters: Vec<Option<Vec<u8>>>,
     /// The first block that does not pass, by its position in the lot.
     pub failure: Option<(usize, Failure)>,
     /// What the proof of each block's scripts learnt.
@@ -187,6 +190,8 @@ pub struct Judges {
     pub counters: script::Counters,
     /// Key of the script tags; none leaves the index out.
     pub tag_key: Option<TagKey>,
+    /// Filters are built with the rows.
+    pub builds_filters: AtomicBool,
     /// Hints of earlier proofs.
     pub hints: Option<Hints>,
     /// Median time past by height, of every connected block.
@@ -315,10 +320,7 @@ fn check_scripts(blocks: &[Connected], task: &ScriptTask, judges: &Judges) -> Sc
         None => (script::verify(&jobs, &*judges.engine, &judges.counters), Vec::new()),
     };
     let failed = verdicts.into_iter().zip(indices.clone()).find_map(|(verdict, index)| Some((index, verdict.err()?)));
-    let failure = failed.map(|(index, failure)| {
-        let script = BlockError::Script { tx_index: failure.tx_index, input_index: failure.input_index };
-        (index, Failure::Rule(script))
-    });
+    let failure = failed.map(|(index, failure)| (index, Failure::Rule(failure.into())));
     ScriptsJudged { failure, learnt: indices.zip(learnt).collect() }
 }
 
@@ -352,6 +354,9 @@ fn check_amounts_and_derive_rows(blocks: &[Connected], judges: &Judges) -> Verdi
             ),
             false => BlockRows::default(),
         });
+        let spent = || connected.spent.iter().map(|coin| coin.script);
+        let builds = judges.builds_filters.load(Ordering::Relaxed);
+        verdict.filters.push(builds.then(|| filter::of_block(connected.checked.block(), &hash, spent())));
     }
     verdict
 }

@@ -64,9 +64,10 @@ impl News {
     }
 
     /// The event that tells all of it.
-    pub(crate) fn tell(&mut self, height: u32, header: [u8; 80]) -> Event {
+    pub(crate) fn tell(&mut self, number: u64, height: u32, header: [u8; 80]) -> Event {
         let News { touched, reorganised_from, disconnected, connected, .. } = std::mem::take(self);
         Event::NewTip {
+            number,
             height,
             header,
             touched: Arc::new(touched),

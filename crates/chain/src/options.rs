@@ -54,6 +54,10 @@ pub struct Options {
     pub poll_interval: Duration,
     /// The chain that ends with this block is followed and no other, while it is valid; for comparing states.
     pub last_block: Option<BlockHash>,
+    /// Block filters are built and kept.
+    pub block_filters: bool,
+    /// Age of a tip that counts as recent, in seconds (Core: `-maxtipage`).
+    pub tip_age_max_s: u64,
     /// What proofs of scripts learn, for the next time the same blocks are proved.
     pub hints: HintsUse,
     /// 32 random bytes: key of the script tags of a new store, and of the coin table's hash function.
@@ -73,6 +77,8 @@ impl Options {
             last_block: None,
             skip_scripts: false,
             skip_index: false,
+            block_filters: false,
+            tip_age_max_s: 24 * 60 * 60,
             hints: HintsUse::Off,
             commit_interval: Duration::from_secs(300),
             poll_interval: Duration::from_millis(500),

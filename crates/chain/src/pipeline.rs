@@ -132,6 +132,7 @@ impl Chain {
         drop(tree);
         self.shared.update(|status| status.refused = Some((height, hash, reason)));
         if let Some(error) = error.filter(|_| !copy_may_be_bad) {
+            log::info!(target: "validation", "Block validation error: {}, {}", error.reject_reason(), error.detail());
             self.judged.insert(hash, Err(error));
             self.shared.publish(&Event::BlockJudged { hash, height, verdict: Err(error) });
         }
@@ -303,8 +304,10 @@ impl Chain {
         let (blocks, verdict) = in_flight.wait();
         let passed = verdict.failure.as_ref().map_or(blocks.len(), |(index, _)| *index);
         let failure = verdict.failure.map(|(index, failure)| (blocks[index].node, failure));
-        for ((block, rows), learnt) in blocks[..passed].iter().zip(verdict.rows).zip(&verdict.learnt) {
+        let derived = verdict.rows.into_iter().zip(verdict.filters);
+        for ((block, (rows, filter)), learnt) in blocks[..passed].iter().zip(derived).zip(&verdict.learnt) {
             self.accept(block, rows);
+            self.keep_filter(block.height, filter)?;
             self.hints.keep(block.height, block.checked.hash(), &block.hints, learnt);
         }
         let Some((node, failure)) = failure else {
@@ -357,6 +360,8 @@ impl Chain {
         let hash = *block.checked.hash();
         if self.waiting.iter().any(|waiter| waiter.block == Some(hash)) {
             self.judged.insert(hash, Ok(()));
+        } else {
+            self.judged.remove(&hash); // it may have been refused before
         }
         if self.following {
             self.shared.publish(&Event::BlockJudged { hash, height: block.height, verdict: Ok(()) });

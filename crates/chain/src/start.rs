@@ -54,6 +54,7 @@ impl Chain {
             engine: world.engine.clone(),
             counters: script::Counters::default(),
             tag_key: (!options.skip_index).then_some(key),
+            builds_filters: false.into(),
             hints,
             median_times_s: RwLock::new(median_times(&store, tip.height)?),
             cancelled: false.into(),
@@ -71,12 +72,13 @@ impl Chain {
                 ..Status::default()
             }),
             subscribers: Mutex::default(),
+            tips_told: 0.into(),
             stop: false.into(),
             intake: Intake::new(tree, own, &world, params.clone(), &options),
         });
         shared.note_synced();
         let last_commit = world.clock.monotonic();
-        Ok(Chain {
+        let mut chain = Chain {
             world,
             options,
             params,
@@ -84,6 +86,7 @@ impl Chain {
             coins,
             judges,
             hints: keeper,
+            filter_problem: None,
             shared,
             files,
             scanner,
@@ -99,7 +102,9 @@ impl Chain {
             damaged_tried: last_commit,
             merge: None,
             merge_cancel: None,
-        })
+        };
+        chain.start_filters()?;
+        Ok(chain)
     }
 }
 

@@ -17,6 +17,7 @@
 //! with all that were connected after it; rows reach the batch only once a lot has passed everything.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Chain {
     pub(crate) coins: Coins,
     pub(crate) judges: Arc<Judges>,
     pub(crate) hints: HintsKeeper,
+    /// Why filters of old blocks are not built.
+    pub(crate) filter_problem: Option<String>,
     pub(crate) shared: Arc<Shared>,
     /// Readers of block files, in [`View`]s and on the pool.
     pub(crate) files: Arc<BlockFiles>,
@@ -59,7 +62,7 @@ pub struct Chain {
     pub(crate) news: News,
     /// Who waits for this pass.
     pub(crate) waiting: Vec<Waiter>,
-    /// Verdicts of this pass that somebody waits for, and refusals.
+    /// Verdicts of this pass that somebody waits for, and refusals of this one and the ones before.
     pub(crate) judged: HashMap<BlockHash, Result<(), BlockError>>,
     /// True once the tip has been reached: from then on scripts that blocks touch are gathered for subscribers.
     pub(crate) following: bool,
@@ -92,6 +95,10 @@ impl Chain {
         while !self.stopping() {
             self.catch_up_with(self.world.clock.monotonic() >= wake)?;
             wake = self.last_scan + self.options.poll_interval;
+            if self.fill_filters()? {
+                self.commit_if_changed()?;
+                continue;
+            }
             let now = self.world.clock.monotonic();
             if !self.stopping() && now < wake {
                 self.shared.intake.signal.wait(wake - now);
@@ -100,9 +107,14 @@ impl Chain {
         self.finish()
     }
 
-    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to.
+    /// Connects what the block files hold and what came from outside, and commits; stops early when asked to. Filters of
+    /// old blocks that are missing are built too.
     pub fn catch_up(&mut self) -> Result<(), ChainError> {
-        self.catch_up_with(true)
+        self.catch_up_with(true)?;
+        while self.fill_filters()? {
+            self.commit_if_changed()?;
+        }
+        Ok(())
     }
 
     /// One pass: all that is known at its beginning is looked at. With `scan`, block files of others are, too.
@@ -167,19 +179,31 @@ impl Chain {
     /// Answers who waits for the pass that ends. Where it ended early, those whose block was not tried go on waiting.
     fn answer_waiting(&mut self, done: bool) {
         for waiter in std::mem::take(&mut self.waiting) {
-            let verdict = match waiter.block.map(|hash| self.judged.get(&hash)) {
+            let verdict = match waiter.block.map(|hash| (hash, self.judged.get(&hash))) {
                 None => Verdict::Done,
-                Some(Some(Ok(()))) => Verdict::Connected,
-                Some(Some(Err(error))) => Verdict::Invalid { error: *error },
-                Some(None) if done => Verdict::Inconclusive,
-                Some(None) => {
+                Some((_, Some(Ok(())))) => Verdict::Connected,
+                Some((_, Some(Err(error)))) => Verdict::Invalid { error: *error },
+                // The pass before may have taken it, after it was stored and before anybody could wait for it.
+                Some((hash, None)) if self.is_connected(&hash) => Verdict::Connected,
+                Some((_, None)) if done => Verdict::Inconclusive,
+                Some((_, None)) => {
                     self.waiting.push(waiter);
                     continue;
                 }
             };
             let _ = waiter.answer.send(verdict); // nobody listens any more
         }
-        self.judged.clear();
+        // Refusals stay for those who begin to wait for them too late.
+        self.judged.retain(|_, verdict| verdict.is_err());
+        if self.judged.len() > REFUSALS_KEPT_MAX {
+            self.judged.clear();
+        }
+    }
+
+    fn is_connected(&self, hash: &BlockHash) -> bool {
+        let tree = self.tree();
+        let found = tree.find(hash);
+        found.is_some_and(|id| tree.ancestor(self.tip, tree.height(id)) == Some(id))
     }
 
     /// The block to stand at: the best there is, or the one the options name.
@@ -266,7 +290,11 @@ impl Chain {
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
         let facts_due = facts > 0 && (!self.waiting.is_empty() || now >= self.last_commit + FACTS_INTERVAL);
-        if moved || facts_due || facts >= FACTS_MAX || (facts > 0 && self.stopping()) { self.commit() } else { Ok(()) }
+        if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
+            self.commit()
+        } else {
+            Ok(())
+        }
     }
 
     /// True when it is time to commit during an import.
@@ -314,7 +342,7 @@ impl Chain {
             status.stored_bytes = stored_bytes;
             (status.hints_bytes, status.hints_off) = (hints_bytes, hints_off);
         });
-        Ok(())
+        self.report_filters()
     }
 
     /// Installs a finished merge, and starts the next one on a thread of its own.
@@ -347,7 +375,8 @@ impl Chain {
             status.announced = Some(hash);
         });
         if !known {
-            let event = self.news.tell(height, header);
+            let number = self.shared.tips_told.fetch_add(1, Ordering::SeqCst) + 1;
+            let event = self.news.tell(number, height, header);
             self.shared.publish(&event);
         }
     }
@@ -362,6 +391,8 @@ impl Drop for Chain {
 /// Blocks that the tip may be behind the best header and still count as the tip: commits are published block by block.
 /// Further behind, the chain is being fetched, and each block on its own would cost a commit.
 const BEHIND_BLOCKS_MAX: u32 = 16;
+/// Refusals that are remembered with their rule; beyond, who asks too late is told that nothing is known.
+const REFUSALS_KEPT_MAX: usize = 1_000;
 /// Facts about headers that wait for a commit at most: 2 MB.
 const FACTS_MAX: u64 = 20_000;
 /// How long they wait at most while nothing else is committed.

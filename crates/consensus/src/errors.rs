@@ -9,6 +9,8 @@ use std::fmt;
 
 use primitives::{BlockHash, OutPoint, Txid};
 
+use crate::script::{ScriptError, ScriptFailure};
+
 /// Declares an error enum: errors it wraps, its own rules with fields, reject word and sentence, and the list of rules.
 macro_rules! rules {
     ($(#[$doc:meta])* $name:ident
@@ -148,7 +150,7 @@ rules! {
         CoinbaseMultiple { /** Position of the transaction. */ tx_index: usize }
             "bad-cb-multiple", "transaction {tx_index} is a coinbase too";
         /// Signature operations outside witnesses and redeem scripts, times four, pass 80,000.
-        LegacySigOps { /** Cost so far. */ cost: u64 } "bad-blk-sigops", "legacy signature operations cost {cost}";
+        LegacySigOps { /** Cost so far. */ cost: u64 } "bad-blk-sigops", "out-of-bounds SigOpCount, {cost}";
         /// A transaction's lock time is not reached (BIP 113).
         NonFinal { /** Position of the transaction. */ tx_index: usize, /** Its lock time. */ lock_time: u32 }
             "bad-txns-nonfinal", "transaction {tx_index} is locked until {lock_time}";
@@ -190,8 +192,10 @@ rules! {
         CoinbaseAmount { /** What it pays. */ got_sat: u64, /** What it may. */ limit_sat: u64 }
             "bad-cb-amount", "the coinbase pays {got_sat} sat; {limit_sat} sat are allowed";
         /// An input's scripts fail.
-        Script { /** Position of the transaction. */ tx_index: usize, /** Position of the input. */ input_index: usize }
-            "block-script-verify-flag-failed", "input {input_index} of transaction {tx_index}";
+        Script {
+            /** Position of the transaction. */ tx_index: usize, /** Position of the input. */ input_index: usize,
+            /** Why, in Core's interpreter's eyes. */ error: ScriptError
+        } "block-script-verify-flag-failed", "input {input_index} of transaction {tx_index}: {error}";
     }
 }
 
@@ -201,10 +205,33 @@ impl From<HeaderError> for BlockError {
     }
 }
 
+impl From<ScriptFailure> for BlockError {
+    fn from(failure: ScriptFailure) -> BlockError {
+        let ScriptFailure { tx_index, input_index, error } = failure;
+        BlockError::Script { tx_index, input_index, error }
+    }
+}
+
 impl BlockError {
     /// Every rule of this crate as name and reject word: headers, transactions, blocks.
     pub fn all_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
         [HeaderError::RULES, TxError::RULES, BlockError::RULES].into_iter().flatten().copied()
+    }
+
+    /// Core's reject reason: the reject word, and for some rules what it says beside (`BlockValidationState`,
+    /// `GetRejectReason`).
+    pub fn reject_reason(&self) -> String {
+        match self {
+            BlockError::Header { error: HeaderError::BadVersion { got, .. } } => format!("bad-version({got:#010x})"),
+            BlockError::Script { error, .. } => format!("{} ({error})", self.reject_word()),
+            _ => self.reject_word().to_owned(),
+        }
+    }
+
+    /// What there is to say beside the reason: Core's debug message in Core's words where tools read it, ours elsewhere.
+    pub fn detail(&self) -> String {
+        let text = self.to_string();
+        text.split_once(": ").map_or(text.clone(), |(_, detail)| detail.to_owned())
     }
 
     /// True where another block with the same header may still be valid, so that the header must not be marked invalid
@@ -244,5 +271,23 @@ mod tests {
         let error = BlockError::from(HeaderError::TimeTooOld { median_s: 7, got_s: 7 });
         assert_eq!(error.to_string(), "time-too-old: time 7 is not after the median time past 7");
         assert!(!error.is_mutation() && BlockError::MerkleMutated {}.is_mutation());
+        assert_eq!(
+            (error.reject_reason(), error.detail()),
+            ("time-too-old".into(), "time 7 is not after the median time past 7".into())
+        );
+    }
+
+    #[test]
+    fn reasons_are_those_of_core() {
+        #[track_caller]
+        fn check(error: BlockError, want: &str) {
+            assert_eq!(error.reject_reason(), want);
+        }
+        check(HeaderError::BadVersion { least: 3, got: 2 }.into(), "bad-version(0x00000002)");
+        check(HeaderError::BadVersion { least: 2, got: -1 }.into(), "bad-version(0xffffffff)");
+        let error = BlockError::Script { tx_index: 1, input_index: 0, error: ScriptError(1) };
+        check(error, "block-script-verify-flag-failed (unknown error)");
+        check(BlockError::CoinbaseMissing {}, "bad-cb-missing");
+        assert!(BlockError::LegacySigOps { cost: 80_004 }.detail().starts_with("out-of-bounds SigOpCount"));
     }
 }

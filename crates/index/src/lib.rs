@@ -5,6 +5,7 @@
 //! Fails:  rows never; answers with the store's errors.
 //! Source: our own formats, docs/formats.md.
 
+pub mod filter;
 pub mod proof;
 pub mod rows;
 pub mod status;

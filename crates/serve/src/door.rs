@@ -47,7 +47,8 @@ fn invalid(word: &str) -> Submitted {
 }
 
 fn broken(error: &BlockError) -> Submitted {
-    Submitted::Invalid { reason: error.reject_word().to_owned(), details: format!("{}, {error}", error.reject_word()) }
+    let reason = error.reject_reason();
+    Submitted::Invalid { details: format!("{reason}, {}", error.detail()), reason }
 }
 
 fn judged(verdict: Verdict) -> Submitted {
@@ -57,6 +58,7 @@ fn judged(verdict: Verdict) -> Submitted {
         Verdict::Invalid { error } => broken(&error),
         Verdict::NotStored { why: Acceptance::Duplicate { .. } } => Submitted::Duplicate,
         Verdict::NotStored { why: Acceptance::KnownInvalid { .. } } => Submitted::DuplicateInvalid,
+        Verdict::NotStored { why: Acceptance::Refused { error, .. } } => broken(&error),
         Verdict::NotStored { why } => why.word().map_or(Submitted::Inconclusive, invalid),
     }
 }
@@ -123,7 +125,7 @@ fn test(view: &View, bytes: &[u8], now_s: u64) -> Result<(), Submitted> {
     }
     let (height, headers) = (tip.height + 1, ViewHeaders::new(view));
     let checked = block::check_unmined(parsed).map_err(|error| broken(&error))?;
-    check_contextual(&header, height, &headers, now_s, params).map_err(|error| invalid(error.reject_word()))?;
+    check_contextual(&header, height, &headers, now_s, params).map_err(|error| broken(&error.into()))?;
     let median_time_past_s = median_time_past(tip.height, &headers);
     block::check_contextual(&checked, height, median_time_past_s, params).map_err(|error| broken(&error))?;
     let spent = spent_by(view, &checked, height)?;
@@ -167,8 +169,9 @@ fn check_scripts(checked: &CheckedBlock, spent: &SpentCoins, height: u32, params
     for tx in checked.block().txs().skip(1) {
         let count = tx.input_count();
         let interpreter = Interpreter::new(tx, TxCoins::new(spent, first, count));
-        if (0..count).any(|input| !interpreter.verify(input, in_force)) {
-            return Err(invalid("block-script-verify-flag-failed"));
+        for input_index in 0..count {
+            let judged = interpreter.judge(input_index, in_force);
+            judged.map_err(|error| broken(&BlockError::Script { tx_index: tx.index(), input_index, error }))?;
         }
         first += count;
     }

@@ -162,7 +162,7 @@ impl View for PlainView {
 fn new_tip(height: u32, header: [u8; 80], touched: HashSet<ScriptHash>, reorganised_from: Option<u32>) -> Event {
     let none = || Arc::from(Vec::new());
     let touched = Arc::new(touched);
-    Event::NewTip { height, header, touched, reorganised_from, disconnected: none(), connected: none() }
+    Event::NewTip { number: 0, height, header, touched, reorganised_from, disconnected: none(), connected: none() }
 }
 
 impl PlainChain {

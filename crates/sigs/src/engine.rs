@@ -194,6 +194,11 @@ pub fn portable_batch() -> Result<Arc<dyn Engine>, EngineError> {
     portable_batch_by(false)
 }
 
+/// The portable batch engine for trials, as [`eager_batch`].
+pub fn eager_portable_batch() -> Result<Arc<dyn Engine>, EngineError> {
+    portable_batch_by(true)
+}
+
 fn limits(rows_min: usize, eager: bool) -> Limits {
     Limits { rows_min: if eager { 1 } else { rows_min }, backs_off: !eager }
 }

@@ -27,7 +27,9 @@ mod word;
 
 pub use check::{Check, Hint, PublicKeyBytes};
 pub use der::{is_strict_der, parse_der_lax};
-pub use engine::{Counters, Engine, EngineError, EngineName, eager_batch, engine, portable_batch};
+pub use engine::{
+    Counters, Engine, EngineError, EngineName, eager_batch, eager_portable_batch, engine, portable_batch,
+};
 pub use fuzz::{ByKind, Difference, Kind, Proofs, Report, fuzz, fuzz_checks};
 pub use jury::Jury;
 pub use parallel::{CALL_ROWS_MAX, verify_parallel};

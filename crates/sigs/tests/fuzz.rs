@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use sigs::{Check, Engine, EngineError, EngineName, Kind, Report, eager_batch, engine, fuzz};
+use sigs::{Check, Engine, EngineError, EngineName, Kind, Report, eager_batch, eager_portable_batch, engine, fuzz};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
@@ -71,6 +71,22 @@ fn engines_agree_with_libsecp256k1() {
         let good = report.good.iter().sum::<u64>();
         assert!(lanes.proved.iter().sum::<u64>() > good * 9 / 10, "{report}");
     }
+}
+
+/// The batches of processors without vectors: what they do not prove costs libsecp256k1, so a tenth of the cases.
+#[test]
+fn portable_batches_agree_with_libsecp256k1() {
+    let learner = eager_batch().expect("batches need no vector");
+    let portable = eager_portable_batch().expect("batches need no vector");
+    let (cases, seed) = (number("ASSAY_FUZZ_CASES", 500_000) / 10, number("ASSAY_FUZZ_SEED", 1) + 2);
+    // The learner is asked first: where it has lanes, its hints make batches of ECDSA rows too.
+    let report = fuzz(&[&*learner, &*portable], cases, seed).unwrap_or_else(|difference| panic!("{difference}"));
+    println!("{report}");
+    let counters = portable.counters();
+    println!("{counters:?}");
+    assert_eq!(report.engines[1].proved, report.good, "libsecp256k1 is under it, and leaves nothing good open");
+    assert!(counters.batches - counters.failed_batches > report.engines[1].slices / 6, "{counters:?}");
+    assert!(counters.failed_batches > report.engines[1].slices / 3, "{counters:?}");
 }
 
 #[test]

@@ -345,6 +345,7 @@ impl Life {
         // So little that coins are cut and read back.
         options.memory_bytes = 400_000;
         options.hints = HintsUse::Keep(HINTS.into());
+        options.block_filters = true;
         match Chain::open(world, options) {
             Ok(chain) => {
                 self.chain = Some(chain);

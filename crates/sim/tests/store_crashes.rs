@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use primitives::hash::sha256d;
 use primitives::{BlockHash, Coin, Network, OutPoint, Params, Txid};
 use sim::disk::{FakeDisk, Fault, Operation};
 use stdx::disk::Disk;
@@ -44,6 +45,11 @@ fn dump(snapshot: &Snapshot) -> Result<Vec<u64>, StoreError> {
     let headers = snapshot.headers(0, u32::MAX)?;
     all.extend(headers.iter().map(|byte| u64::from(*byte)));
     all.extend(snapshot.tx_entries(0, u32::MAX)?.iter().map(|entry| u64::from(entry.offset)));
+    for height in 0..snapshot.filter_count() {
+        let (entry, filter) = snapshot.filter(height)?.expect("below their number");
+        all.extend([entry.end, entry.header[0].into(), filter.len() as u64]);
+        all.extend(filter.iter().map(|byte| u64::from(*byte)));
+    }
     Ok(all)
 }
 
@@ -109,6 +115,16 @@ fn work(disk: &FakeDisk, seed: u64, committed: &mut dyn FnMut(&Store)) -> Result
                     &[TxEntry { offset: 81, first_output: 0 }],
                     block.made.len() as u32,
                 );
+                // Filters begin anew behind a gap: as after a time without them.
+                if store.filter_count() + 1 == store.block_count() || random.chance(1, 4) {
+                    while store.filter_count() < store.block_count() {
+                        let filter = vec![header[0]; usize::from(header[1]) + 40 * usize::from(header[2])];
+                        store.push_filter(&filter, sha256d(&filter), [header[3]; 32])?;
+                        if random.chance(1, 30) {
+                            break;
+                        }
+                    }
+                }
                 blocks.push(block);
             }
         }

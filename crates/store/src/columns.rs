@@ -35,11 +35,14 @@ pub enum ColumnName {
     Txs,
     /// Every block seen in block files, and other facts about headers, in the order learned.
     Found,
+    /// Hash, header and end of block filters by height; fewer than blocks where filters are off.
+    Filters,
 }
 
 impl ColumnName {
     /// Every column, in the order of the commit record.
-    pub const ALL: [ColumnName; 4] = [ColumnName::Headers, ColumnName::Blocks, ColumnName::Txs, ColumnName::Found];
+    pub const ALL: [ColumnName; 5] =
+        [ColumnName::Headers, ColumnName::Blocks, ColumnName::Txs, ColumnName::Found, ColumnName::Filters];
 
     /// Bytes of an entry.
     pub const fn width(self) -> usize {
@@ -48,6 +51,7 @@ impl ColumnName {
             ColumnName::Blocks => 21,
             ColumnName::Txs => 6,
             ColumnName::Found => 92,
+            ColumnName::Filters => 70,
         }
     }
 
@@ -63,6 +67,7 @@ impl ColumnName {
             ColumnName::Blocks => "blocks.col",
             ColumnName::Txs => "txs.col",
             ColumnName::Found => "found.col",
+            ColumnName::Filters => "filters.col",
         }
     }
 
@@ -90,6 +95,11 @@ impl ColumnView {
         let mut out = Vec::with_capacity(count as usize * self.name.width());
         self.read_into(first, count, &self.tail, &mut out)?;
         Ok(out)
+    }
+
+    /// The bytes of the last entry; none in an empty column.
+    pub fn last_entry(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.entries.checked_sub(1).map(|last| self.range(last, 1)).transpose()
     }
 
     /// Puts the entries that lie on one page with `at`, which exists, into `out`; the ordinal of the first of them.

@@ -5,7 +5,7 @@
 //! | bytes   | field         | meaning                                                       |
 //! |---------|---------------|---------------------------------------------------------------|
 //! | 0..8    | `magic`       | "ASSAYCMT"                                                    |
-//! | 8..12   | `version`     | [`COMMIT_VERSION`]                                            |
+//! | 8..12   | `version`     | 1; [`COMMIT_VERSION`] once there are block filters            |
 //! | 12..16  | `length`      | bytes of the record, checksum included                        |
 //! | 16..24  | `sequence`    | counts commits; its lowest bit is the file's number           |
 //! | 24..28  | `network`     | magic of the network                                          |
@@ -17,7 +17,7 @@
 //! | 144..152 | `txos`       | outputs of connected blocks                                   |
 //! | 152..160 | `segment_next` | number of the next segment                                  |
 //! | 160..164 | `segments`   | number of segments                                            |
-//! | 164..   | `columns`     | 4 times: entries (8 bytes), and the entries behind the last full page |
+//! | 164..   | `columns`     | 4 times (version 2: 5): entries (8 bytes), and the entries behind the last full page |
 //! | then    | `segment`     | each, oldest first: id, bytes, footer checksum (8 bytes each) |
 //! | last 8  | `checksum`    | over everything before                                        |
 //!
@@ -38,8 +38,11 @@ use crate::error::StoreError;
 use crate::store::Tip;
 
 const MAGIC: &[u8; 8] = b"ASSAYCMT";
-/// Format version of the commit record, and with it of the whole folder.
-pub const COMMIT_VERSION: u32 = 1;
+/// Newest format version of the commit record, and with it of the whole folder. Version 1 has no column `filters`; a
+/// folder without filters stays one.
+pub const COMMIT_VERSION: u32 = 2;
+/// Columns of version 1.
+const COLUMNS_BEFORE_FILTERS: usize = 4;
 /// Bytes in front of the columns.
 pub const COMMIT_HEAD_BYTES: usize = 164;
 /// Seed of the record's checksum.
@@ -47,7 +50,8 @@ const SEED: u64 = 0x636f_6d6d_6974;
 /// Segments at most; merging keeps them at a few dozen, so more is damage.
 const SEGMENTS_MAX: u32 = 4096;
 /// Longest record: head, a page for each column, the segments, checksum.
-const RECORD_BYTES_MAX: u64 = COMMIT_HEAD_BYTES as u64 + 4 * (8 + 4096) + SEGMENTS_MAX as u64 * 24 + 8;
+const RECORD_BYTES_MAX: u64 =
+    COMMIT_HEAD_BYTES as u64 + ColumnName::ALL.len() as u64 * (8 + 4096) + SEGMENTS_MAX as u64 * 24 + 8;
 
 /// A segment as the record names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +107,9 @@ impl CommitRecord {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&COMMIT_VERSION.to_le_bytes());
+        let has_filters = self.columns[COLUMNS_BEFORE_FILTERS].0 > 0;
+        let (version, columns) = if has_filters { (2u32, self.columns.len()) } else { (1, COLUMNS_BEFORE_FILTERS) };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
         out.extend_from_slice(&self.network);
@@ -117,7 +123,7 @@ impl CommitRecord {
         out.extend_from_slice(&self.segment_next.to_le_bytes());
         out.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
         assert_eq!(out.len(), COMMIT_HEAD_BYTES);
-        for (entries, tail) in &self.columns {
+        for (entries, tail) in &self.columns[..columns] {
             out.extend_from_slice(&entries.to_le_bytes());
             out.extend_from_slice(tail);
         }
@@ -148,13 +154,14 @@ impl CommitRecord {
         let length = head.u32().map_err(|Short| corrupt())? as usize;
         let whole = bytes.get(..length).filter(|whole| whole.len() >= COMMIT_HEAD_BYTES + 8).ok_or_else(corrupt)?;
         let (body, sum) = whole.split_at(length - 8);
-        if checksum(SEED, body).to_le_bytes() != sum || got != COMMIT_VERSION {
+        if checksum(SEED, body).to_le_bytes() != sum || got == 0 {
             return Err(corrupt());
         }
-        Self::decode_body(&body[16..]).map_err(|Short| corrupt())
+        let columns = if got == 1 { COLUMNS_BEFORE_FILTERS } else { ColumnName::ALL.len() };
+        Self::decode_body(&body[16..], columns).map_err(|Short| corrupt())
     }
 
-    fn decode_body(body: &[u8]) -> Result<CommitRecord, Short> {
+    fn decode_body(body: &[u8], column_count: usize) -> Result<CommitRecord, Short> {
         let mut reader = Reader::new(body);
         let sequence = reader.u64()?;
         let network = reader.array()?;
@@ -168,8 +175,8 @@ impl CommitRecord {
         if segment_count > SEGMENTS_MAX {
             return Err(Short);
         }
-        let mut columns: [(u64, Vec<u8>); 4] = Default::default();
-        for (name, column) in ColumnName::ALL.into_iter().zip(&mut columns) {
+        let mut columns: [(u64, Vec<u8>); ColumnName::ALL.len()] = Default::default();
+        for (name, column) in ColumnName::ALL.into_iter().zip(&mut columns).take(column_count) {
             let entries = reader.u64()?;
             let tail = reader.take((entries % name.entries_per_page()) as usize * name.width())?;
             *column = (entries, tail.to_vec());

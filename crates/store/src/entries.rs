@@ -26,6 +26,14 @@
 //! | 84..88 | `offset` | of the block's first byte; without a block, 0                      |
 //! | 88..92 | `size`   | bytes of the block; 0 says that no block was found, but a fact learned |
 //!
+//! `filters`, by height:
+//!
+//! | bytes  | field    | meaning                                                     |
+//! |--------|----------|-------------------------------------------------------------|
+//! | 0..32  | `hash`   | double SHA-256 of the block's filter                        |
+//! | 32..64 | `header` | of the filter, which commits to those of all blocks below   |
+//! | 64..70 | `end`    | bytes of all filters up to this one, where it ends in its file |
+//!
 //! Kinds of facts without a block: 0 the header is known, 1 its block was refused, 2 that was taken back.
 //!
 //! `headers`, by height, is the 80 bytes of the header.
@@ -45,6 +53,8 @@ pub const BLOCK_ENTRY_BYTES: usize = 21;
 pub const TX_ENTRY_BYTES: usize = 6;
 /// Bytes of an entry of `found`.
 pub const FOUND_ENTRY_BYTES: usize = 92;
+/// Bytes of an entry of `filters`.
+pub const FILTER_ENTRY_BYTES: usize = 70;
 
 /// Where the block at a height lies, and its first ordinals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +74,17 @@ pub struct TxEntry {
     pub offset: u32,
     /// Outputs of the block's transactions before it; below 2^24.
     pub first_output: u32,
+}
+
+/// What is known of a block's filter beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterEntry {
+    /// Hash of the filter.
+    pub hash: [u8; 32],
+    /// Header of the filter.
+    pub header: [u8; 32],
+    /// Where it ends in the file of filters; below 2^48.
+    pub end: u64,
 }
 
 /// What was learned about a header.
@@ -131,6 +152,29 @@ impl TxEntry {
     }
 }
 
+impl FilterEntry {
+    /// Reads an entry.
+    pub fn decode(bytes: &[u8; FILTER_ENTRY_BYTES]) -> FilterEntry {
+        let mut end = [0; 8];
+        end[..6].copy_from_slice(&bytes[64..]);
+        FilterEntry {
+            hash: bytes[..32].try_into().expect("32 bytes"),
+            header: bytes[32..64].try_into().expect("32 bytes"),
+            end: u64::from_le_bytes(end),
+        }
+    }
+
+    /// Writes an entry.
+    pub fn encode(&self) -> [u8; FILTER_ENTRY_BYTES] {
+        assert!(self.end < 1 << 48);
+        let mut bytes = [0; FILTER_ENTRY_BYTES];
+        bytes[..32].copy_from_slice(&self.hash);
+        bytes[32..64].copy_from_slice(&self.header);
+        bytes[64..].copy_from_slice(&self.end.to_le_bytes()[..6]);
+        bytes
+    }
+}
+
 /// Reads an entry of `found`; a kind that this version does not know is a known header.
 pub fn decode_fact(bytes: &[u8; FOUND_ENTRY_BYTES]) -> Fact {
     let header = bytes[..80].try_into().expect("80 bytes");
@@ -169,6 +213,8 @@ mod tests {
             assert_eq!(BlockEntry::decode(&block.encode()), block);
             let tx = TxEntry { offset: n >> 8, first_output: (n ^ 1 << 9) >> 8 };
             assert_eq!(TxEntry::decode(&tx.encode()), tx);
+            let filter = FilterEntry { hash: [n as u8; 32], header: [!n as u8; 32], end: u64::from(n) << 16 | 3 };
+            assert_eq!(FilterEntry::decode(&filter.encode()), filter);
             let header = [n as u8 ^ 4; 80];
             let block = Fact::Block(Found { header, position: Position { size: n | 80, ..position } });
             for fact in [block, Fact::Header(header), Fact::Refused(header), Fact::Reconsidered(header)] {

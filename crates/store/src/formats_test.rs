@@ -10,7 +10,7 @@ use crate::Fact;
 use crate::blockfiles::{Found, Position};
 use crate::columns::{ColumnName, PAGE_BYTES};
 use crate::commit::{COMMIT_HEAD_BYTES, COMMIT_VERSION, CommitRecord};
-use crate::entries::{self, BlockEntry, TxEntry};
+use crate::entries::{self, BlockEntry, FilterEntry, TxEntry};
 use crate::hints::{self, HINT_BYTES_MAX, HINTS_VERSION, Place};
 use crate::segment::{CoinRow, SEGMENT_VERSION, Section, SectionWriter, SegmentWriter, key_of, segment_path};
 use crate::tests::MemoryDisk;
@@ -74,8 +74,15 @@ fn commit_records_are_as_written() {
     ];
     check("commit", &bytes[..COMMIT_HEAD_BYTES], &fields);
     assert_eq!(CommitRecord::decode(&bytes, "commit.0".as_ref()).expect("own bytes"), record);
-    let version = format!("Format version of everything: **{COMMIT_VERSION}**");
-    assert!(PAGE.contains(&version) && COMMIT_VERSION == SEGMENT_VERSION);
+    let version = format!(
+        "Format version of everything: **{SEGMENT_VERSION}**, of a commit record that names block filters: **{COMMIT_VERSION}**"
+    );
+    assert!(PAGE.contains(&version));
+    let mut with_filters = record;
+    with_filters.columns[ColumnName::Filters as usize] = (1, vec![5; 70]);
+    let bytes = with_filters.encode();
+    assert_eq!((bytes[8], bytes.len()), (2, 164 + 5 * 8 + 70 + 8));
+    assert_eq!(CommitRecord::decode(&bytes, "commit.0".as_ref()).expect("own bytes"), with_filters);
 }
 
 #[test]
@@ -90,6 +97,9 @@ fn entries_are_as_written() {
     check("txs entry", &tx.encode(), &[("offset", &[3, 2, 1]), ("first_output", &[6, 5, 4])]);
     let found = Fact::Block(Found { header: [8; 80], position });
     check("found entry", &entries::encode_fact(&found), &[&[("header", &[8u8; 80][..])], &place[..]].concat());
+    let filter = FilterEntry { hash: [6; 32], header: [7; 32], end: 0x0102_0304_0506 };
+    let end: &[u8] = &[6, 5, 4, 3, 2, 1];
+    check("filters entry", &filter.encode(), &[("hash", &[6; 32][..]), ("header", &[7; 32]), ("end", end)]);
     for name in ColumnName::ALL {
         let column = name.file_name().strip_suffix(".col").expect("their ending");
         let line = format!("| `{column}` | {} | {} |", name.width(), name.entries_per_page());
@@ -113,7 +123,7 @@ fn hints_are_as_written() {
     let previous = place.encode();
     let fields = [("hash", &hash[..]), ("previous", &previous), ("hints", b"abc"), ("checksum", &sum)];
     check("hints record", &record, &fields);
-    assert_eq!(HINTS_VERSION, COMMIT_VERSION, "format version of everything");
+    assert_eq!(HINTS_VERSION, SEGMENT_VERSION, "format version of everything");
     assert!(PAGE.contains("524,288 bytes at most") && HINT_BYTES_MAX == 524_288);
 }
 

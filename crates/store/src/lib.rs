@@ -12,6 +12,7 @@ mod commit;
 mod cut;
 mod entries;
 mod error;
+mod filters;
 mod hints;
 mod merge;
 mod places;
@@ -23,7 +24,7 @@ mod store;
 
 pub use coins::{Coins, CoinsOptions, Fetch, SpentCoin, Tagger};
 pub use cut::{CutJob, WrittenCut};
-pub use entries::{BlockEntry, Fact, TxEntry};
+pub use entries::{BlockEntry, Fact, FilterEntry, TxEntry};
 pub use error::StoreError;
 pub use hints::{HINT_BYTES_MAX, Hints, HintsWriter};
 pub use merge::{MergeJob, MergedSegment};

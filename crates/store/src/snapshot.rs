@@ -11,8 +11,9 @@ use std::sync::{Arc, RwLockReadGuard};
 use primitives::{Coin, OutPoint, TxNum, TxoNum};
 
 use crate::columns::ColumnView;
-use crate::entries::{BlockEntry, TX_ENTRY_BYTES, TxEntry};
+use crate::entries::{BlockEntry, FILTER_ENTRY_BYTES, FilterEntry, TX_ENTRY_BYTES, TxEntry};
 use crate::error::StoreError;
+use crate::filters::FilterReader;
 use crate::merge::{CoinMerge, RowMerge};
 use crate::places::Places;
 use crate::row::{Row, Table};
@@ -54,6 +55,8 @@ pub struct Snapshot {
     pub(crate) headers: ColumnView,
     pub(crate) blocks: ColumnView,
     pub(crate) txs: ColumnView,
+    pub(crate) filters: ColumnView,
+    pub(crate) filter_bytes: FilterReader,
 }
 
 /// Rows and bytes of one section over all segments.
@@ -202,6 +205,38 @@ impl Snapshot {
         let bytes = self.column(|| self.txs.range(tx_num.into(), count.into()))?;
         let entry = |bytes: &[u8]| TxEntry::decode(bytes.try_into().expect("whole entries"));
         Ok(bytes.chunks_exact(TX_ENTRY_BYTES).map(entry).collect())
+    }
+
+    /// Block filters: those of the heights below this.
+    pub fn filter_count(&self) -> u32 {
+        self.filters.entries as u32
+    }
+
+    /// Up to `count` entries of block filters from a height on.
+    pub fn filter_entries(&self, height: u32, count: u32) -> Result<Vec<FilterEntry>, StoreError> {
+        let bytes = self.column(|| self.filters.range(height.into(), count.into()))?;
+        let entry = |bytes: &[u8]| FilterEntry::decode(bytes.try_into().expect("whole entries"));
+        Ok(bytes.chunks_exact(FILTER_ENTRY_BYTES).map(entry).collect())
+    }
+
+    /// The filter of the block at a height, and its entry; none where there is none.
+    pub fn filter(&self, height: u32) -> Result<Option<(FilterEntry, Vec<u8>)>, StoreError> {
+        if height >= self.filter_count() {
+            return Ok(None);
+        }
+        let first = height.saturating_sub(1);
+        let entries = self.filter_entries(first, height - first + 1)?;
+        let Some(entry) = entries.last() else { return Ok(None) };
+        let start = if height == 0 { 0 } else { entries[0].end };
+        let bytes = self.column(|| self.filter_bytes.read(start, entry))?;
+        Ok(Some((*entry, bytes)))
+    }
+
+    /// Bytes of the filters and of their column.
+    pub fn filters_file_bytes(&self) -> Result<u64, StoreError> {
+        let last = self.column(|| self.filters.last_entry())?;
+        let end = last.map_or(0, |bytes| FilterEntry::decode(&bytes.try_into().expect("a whole entry")).end);
+        Ok(end + self.filters.file_bytes())
     }
 
     fn ordinals(&self) -> RwLockReadGuard<'_, Ordinals> {

@@ -18,8 +18,12 @@ use crate::coins::Coins;
 use crate::columns::{Column, ColumnName, ColumnView};
 use crate::commit::{self, CommitRecord, SegmentName};
 use crate::cut::{CutJob, CutState, WrittenCut};
-use crate::entries::{self, BLOCK_ENTRY_BYTES, BlockEntry, FOUND_ENTRY_BYTES, Fact, TX_ENTRY_BYTES, TxEntry};
+use crate::entries::{
+    self, BLOCK_ENTRY_BYTES, BlockEntry, FILTER_ENTRY_BYTES, FOUND_ENTRY_BYTES, Fact, FilterEntry, TX_ENTRY_BYTES,
+    TxEntry,
+};
 use crate::error::StoreError;
+use crate::filters::{FilterFile, FilterReader};
 use crate::merge::{self, MergeJob, MergedSegment};
 use crate::row::Batch;
 use crate::segment::{Segment, segment_path};
@@ -77,6 +81,7 @@ pub struct Store {
     record: CommitRecord,
     /// In the order of [`ColumnName::ALL`].
     columns: [Column; ColumnName::ALL.len()],
+    filters: FilterFile,
     txo_count: TxoNum,
     /// Committed blocks were cut: nothing may be pushed before the commit of that.
     cut_first: bool,
@@ -94,6 +99,7 @@ const HEADERS: usize = 0;
 const BLOCKS: usize = 1;
 const TXS: usize = 2;
 const FOUND: usize = 3;
+const FILTERS: usize = 4;
 
 impl Store {
     /// Opens or makes a store: the newest valid commit is taken, what it does not name is cut or removed.
@@ -113,16 +119,19 @@ impl Store {
         for (name, (entries, tail)) in ColumnName::ALL.into_iter().zip(&record.columns) {
             columns.push(Column::open(&*disk, dir, name, *entries, tail.clone())?);
         }
+        let columns: [Column; ColumnName::ALL.len()] =
+            columns.try_into().unwrap_or_else(|_| unreachable!("one for each name"));
+        let filters = FilterFile::open(&*disk, dir, filters_end(&columns[FILTERS], u64::MAX)?)?;
         let columns_dir = dir.join("columns");
         disk.sync_dir(&columns_dir).map_err(StoreError::io("sync", &columns_dir))?;
-        let columns: [Column; 4] = columns.try_into().unwrap_or_else(|_| unreachable!("one for each name"));
         let mut segments = Vec::new();
         for &SegmentName { id, bytes, footer_checksum } in &record.segments {
             segments.push(Arc::new(Segment::open(disk.clone(), dir, id, bytes, footer_checksum)?));
         }
         remove_unnamed(&*disk, dir, &record)?;
         let blocks = record.tip.map_or(0, |tip| u64::from(tip.height) + 1);
-        if [HEADERS, BLOCKS].iter().any(|column| columns[*column].entries() != blocks) {
+        let has_all = [HEADERS, BLOCKS].iter().all(|column| columns[*column].entries() == blocks);
+        if !has_all || columns[FILTERS].entries() > blocks {
             return Err(StoreError::corrupt(dir, "the columns' lengths"));
         }
         let mut ordinals = Ordinals::default();
@@ -133,13 +142,14 @@ impl Store {
         }
         let (epoch, ordinals) = (AtomicU64::new(0), RwLock::new(ordinals));
         let shared = Arc::new(Shared { tag_key: record.tag_key, epoch, ordinals });
-        let views = [HEADERS, BLOCKS, TXS].map(|column| columns[column].committed_view());
-        let snapshot = snapshot_of(&shared, &record, segments, views);
+        let views = columns.each_ref().map(Column::committed_view);
+        let snapshot = snapshot_of(&shared, &record, segments, views, filters.reader());
         Ok(Store {
             disk,
             dir: dir.to_path_buf(),
             shared,
             columns,
+            filters,
             txo_count: record.txo_count,
             cut_first: false,
             cutting: false,
@@ -236,6 +246,34 @@ impl Store {
         self.txo_count += u64::from(outputs);
     }
 
+    /// Block filters, committed or not: one for each block, from the first on, or for none of the later ones.
+    pub fn filter_count(&self) -> u32 {
+        self.columns[FILTERS].entries() as u32
+    }
+
+    /// How many of them no commit holds yet.
+    pub fn filters_uncommitted(&self) -> u64 {
+        self.columns[FILTERS].entries().saturating_sub(self.record.columns[FILTERS].0)
+    }
+
+    /// Header of the last block filter; zeros before the first.
+    pub fn last_filter_header(&self) -> Result<[u8; 32], StoreError> {
+        let Some(last) = self.filter_count().checked_sub(1) else { return Ok([0; 32]) };
+        let bytes = self.columns[FILTERS].range(last.into(), 1)?;
+        Ok(bytes[32..64].try_into().expect("a whole entry"))
+    }
+
+    /// Appends the filter of the block at height [`Store::filter_count`], which has been pushed, with its hash and header.
+    pub fn push_filter(&mut self, filter: &[u8], hash: [u8; 32], header: [u8; 32]) -> Result<(), StoreError> {
+        self.may_write()?;
+        assert!(self.filter_count() < self.block_count(), "a block comes before its filter");
+        let pushed = self.filters.push(filter);
+        self.poisoned = pushed.is_err();
+        let entry = FilterEntry { hash, header, end: self.filters.end() };
+        self.columns[FILTERS].push(&entry.encode());
+        pushed
+    }
+
     /// Cuts the chain to `block_count` blocks. Where that drops committed blocks, the next thing must be a commit:
     /// pushing a block before it panics.
     pub fn truncate_blocks(&mut self, block_count: u32) -> Result<(), StoreError> {
@@ -247,6 +285,10 @@ impl Store {
         self.columns[HEADERS].truncate(block_count.into())?;
         self.columns[BLOCKS].truncate(block_count.into())?;
         self.columns[TXS].truncate(first.first_tx_num.into())?;
+        if u64::from(block_count) < self.columns[FILTERS].entries() {
+            self.filters.truncate(filters_end(&self.columns[FILTERS], block_count.into())?);
+            self.columns[FILTERS].truncate(block_count.into())?;
+        }
         self.txo_count = first.first_txo_num;
         if block_count < self.snapshot.block_count() {
             self.cut_first = true;
@@ -295,7 +337,7 @@ impl Store {
 
     /// Bytes of entries that wait in memory for a commit.
     pub fn waiting_bytes(&self) -> usize {
-        self.columns.iter().map(Column::waiting_bytes).sum()
+        self.columns.iter().map(Column::waiting_bytes).sum::<usize>() + self.filters.waiting_bytes()
     }
 
     fn may_write(&self) -> Result<(), StoreError> {
@@ -358,6 +400,7 @@ impl Store {
         for (column, entries) in self.columns.iter_mut().zip(state.column_entries) {
             views.push(column.flush(entries)?);
         }
+        self.filters.flush()?;
         self.record.sequence += 1;
         self.record.tip = state.tip;
         self.record.txo_count = state.txo_count;
@@ -366,19 +409,22 @@ impl Store {
         let name = |s: &Arc<Segment>| SegmentName { id: s.id, bytes: s.bytes, footer_checksum: s.footer_checksum };
         self.record.segments = segments.iter().map(name).collect();
         commit::write(&*self.disk, &self.dir, &self.record)?;
-        if self.columns.iter().any(Column::is_cut) {
+        if self.columns.iter().any(Column::is_cut) || self.filters.is_cut() {
             // The pages that were cut are written over from now on, and would pass for what the record before names:
             // should this record rot, the other file must say the same.
             self.record.sequence += 1;
             commit::write(&*self.disk, &self.dir, &self.record)?;
         }
         self.columns.iter_mut().for_each(Column::set_durable);
+        let committed_end = views[FILTERS].last_entry()?.map_or(0, |entry| filter_entry(&entry).end);
+        self.filters.set_durable(committed_end);
         if std::mem::take(&mut self.cut_first) {
             self.shared.epoch.fetch_add(1, Ordering::AcqRel);
             self.truncate_ordinals();
         }
-        let [headers, blocks, txs, _found] = views.try_into().unwrap_or_else(|_| unreachable!("one a column"));
-        self.snapshot = Arc::new(snapshot_of(&self.shared, &self.record, segments, [headers, blocks, txs]));
+        let views = views.try_into().unwrap_or_else(|_| unreachable!("one a column"));
+        let snapshot = snapshot_of(&self.shared, &self.record, segments, views, self.filters.reader());
+        self.snapshot = Arc::new(snapshot);
         replaced.iter().for_each(|segment| segment.doom());
         Ok(())
     }
@@ -431,7 +477,8 @@ fn snapshot_of(
     shared: &Arc<Shared>,
     record: &CommitRecord,
     segments: Vec<Arc<Segment>>,
-    [headers, blocks, txs]: [ColumnView; 3],
+    [headers, blocks, txs, _found, filters]: [ColumnView; ColumnName::ALL.len()],
+    filter_bytes: FilterReader,
 ) -> Snapshot {
     Snapshot {
         shared: shared.clone(),
@@ -442,7 +489,20 @@ fn snapshot_of(
         headers,
         blocks,
         txs,
+        filters,
+        filter_bytes,
     }
+}
+
+fn filter_entry(bytes: &[u8]) -> FilterEntry {
+    FilterEntry::decode(bytes.try_into().expect("a whole entry"))
+}
+
+/// Bytes of the first `count` filters, or of all there are.
+fn filters_end(column: &Column, count: u64) -> Result<u64, StoreError> {
+    let Some(last) = count.min(column.entries()).checked_sub(1) else { return Ok(0) };
+    let bytes = column.range(last, 1)?;
+    Ok(bytes.chunks_exact(FILTER_ENTRY_BYTES).map(|entry| filter_entry(entry).end).sum())
 }
 
 /// Removes files of ours that the record does not name: what a crash left of a cut or a merge.

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use primitives::hash::sha256d;
 use primitives::{BlockHash, Coin, Network, OutPoint, Params, Txid};
 use stdx::disk::{Disk, DiskFile, Open};
 use stdx::pool::Pool;
@@ -146,6 +147,11 @@ struct Book {
     coins: BTreeMap<OutPoint, BookCoin>,
 }
 
+/// Any bytes will do for a filter: none, or up to 400.
+fn filter_of(header: &[u8]) -> Vec<u8> {
+    header.repeat(usize::from(header[0] % 6))
+}
+
 fn tag_of(script: &[u8]) -> u64 {
     stdx::checksum::checksum(77, script)
 }
@@ -257,6 +263,8 @@ impl World {
         self.batch.spender.extend(&block.spender);
         let position = Position { file: 1, offset: block.first_tx, size: 9 };
         self.store.push_block(&block.header[..].try_into().unwrap(), position, &block.txs, block.outputs);
+        let filter = filter_of(&block.header);
+        self.store.push_filter(&filter, sha256d(&filter), [block.header[1]; 32]).unwrap();
         self.book.blocks.push(block);
     }
 
@@ -383,9 +391,26 @@ fn check_snapshot(snapshot: &Snapshot, book: &Book, lookups: usize) -> Result<()
             assert_eq!(place, Some((height, block.first_tx + index as u32, 0)));
         }
     }
+    check_filters(snapshot, book)?;
     assert_eq!(snapshot.header(book.blocks.len() as u32)?, None);
     assert_eq!(snapshot.height_of_tx(book.tx_count())?, None);
     assert_eq!(snapshot.place_of_txo(book.txo_count())?, None);
+    Ok(())
+}
+
+fn check_filters(snapshot: &Snapshot, book: &Book) -> Result<(), StoreError> {
+    let count = book.blocks.len() as u32;
+    assert_eq!(snapshot.filter_count(), count);
+    let mut end = 0;
+    for (height, block) in book.blocks.iter().enumerate() {
+        let want = filter_of(&block.header);
+        end += want.len() as u64;
+        let entry = FilterEntry { hash: sha256d(&want), header: [block.header[1]; 32], end };
+        assert_eq!(snapshot.filter(height as u32)?, Some((entry, want)), "filter {height}");
+        assert_eq!(snapshot.filter_entries(height as u32, 1)?, [entry]);
+    }
+    assert_eq!(snapshot.filter(count)?, None);
+    assert_eq!(snapshot.filter_entries(0, u32::MAX)?.len() as u32, count);
     Ok(())
 }
 
@@ -534,9 +559,9 @@ fn a_folder_says_whose_it_is_and_how_new() {
     assert!(matches!(other, Err(StoreError::OtherNetwork { got: [0xfa, 0xbf, 0xb5, 0xda], .. })));
     for (path, at) in [("/data/commit.0", 8), ("/data/commit.1", 8), ("/data/segments/0000000001.seg", 8)] {
         let disk = world.disk.copy();
-        disk.change(Path::new(path), |bytes| bytes[at] = 2);
+        disk.change(Path::new(path), |bytes| bytes[at] = 3);
         let got = open_and_read(&disk, &books);
-        assert!(matches!(got, Err(StoreError::NewerFormat { got: 2, known: 1, .. })), "{path}: {got:?}");
+        assert!(matches!(got, Err(StoreError::NewerFormat { got: 3, .. })), "{path}: {got:?}");
     }
     // Files that no record names are a crash's; they go.
     world.disk.put("/data/segments/0000009999.seg", &[1, 2, 3]);

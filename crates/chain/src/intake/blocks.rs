@@ -20,7 +20,7 @@ use primitives::{Block, BlockHash, Header};
 use store::Fact;
 use store::blockfiles::{Found, Position};
 
-use super::headers::{HeadersStop, WorkProof, enter};
+use super::headers::{HeadersStop, WorkProof, enter, log_refused_header};
 use super::pass::{Pending, Waiter};
 use crate::handle::{Event, Handle, Shared};
 
@@ -34,6 +34,10 @@ pub struct IntakeLoad {
     pub queued_bytes: u64,
     /// Bytes from which on blocks are handed back.
     pub queued_bytes_max: u64,
+    /// Bytes of checked blocks that wait for the writer in memory.
+    pub fresh_bytes: u64,
+    /// Bytes of them that are kept in memory; what comes on top is read and checked again when its turn comes.
+    pub fresh_bytes_max: u64,
 }
 
 /// What became of a block before the writer tried it.
@@ -187,6 +191,7 @@ impl Shared {
         match checked {
             Ok(checked) => self.store_block(checked, ground.height),
             Err(error) => {
+                log::error!(target: "validation", "ProcessNewBlock: AcceptBlock FAILED ({}, {})", error.reject_reason(), error.detail());
                 let header_invalid = condemns_header(&error);
                 if header_invalid {
                     self.condemn(&header, hash);
@@ -199,7 +204,10 @@ impl Shared {
 
     /// What needs no look at the transactions: the header, whether the block is here already, and where it belongs.
     fn find_ground(&self, header: &Header, hash: BlockHash, proof: WorkProof) -> Result<Ground, Acceptance> {
-        let refused = |error: HeaderError| Acceptance::Refused { hash, error: error.into(), header_invalid: false };
+        let refused = |error: HeaderError| {
+            log_refused_header(&hash, error);
+            Acceptance::Refused { hash, error: error.into(), header_invalid: false }
+        };
         check_proof_of_work(&hash, header.bits, &self.intake.params).map_err(refused)?;
         let tree = self.intake.tree();
         let known = tree.find(&hash);
@@ -343,7 +351,8 @@ impl Handle {
     pub fn intake_load(&self) -> IntakeLoad {
         let intake = &self.0.intake;
         let queued_bytes = intake.queued_bytes.load(Ordering::SeqCst);
-        IntakeLoad { queued_bytes, queued_bytes_max: intake.queued_bytes_max }
+        let (fresh_bytes, fresh_bytes_max) = intake.fresh.lock().expect("no panic while held").load();
+        IntakeLoad { queued_bytes, queued_bytes_max: intake.queued_bytes_max, fresh_bytes, fresh_bytes_max }
     }
 
     /// The bytes of a block in the files, on whatever branch; none where there is none, or it cannot be read.

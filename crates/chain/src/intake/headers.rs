@@ -7,7 +7,7 @@
 //!         `FindForkInGlobalIndex`, the `getheaders` branch of `ProcessMessage`, `FindNextBlocksToDownload`.
 
 use consensus::header::{median_time_past, work_of};
-use consensus::{HeaderError, Work};
+use consensus::{BlockError, HeaderError, Work};
 use primitives::{BlockHash, Header};
 use store::Fact;
 
@@ -253,7 +253,20 @@ pub(super) fn enter(
         return Err(HeadersStop::InvalidParent { hash });
     }
     let added = tree.add_header(header, hash, parent, now_s).map(|id| (id, true));
-    added.map_err(|error| HeadersStop::Invalid { hash, error })
+    added.map_err(|error| {
+        log_refused_header(&hash, error);
+        HeadersStop::Invalid { hash, error }
+    })
+}
+
+/// Core's line about a header that breaks a rule.
+pub(super) fn log_refused_header(hash: &BlockHash, error: HeaderError) {
+    let error = BlockError::from(error);
+    let (reason, detail) = (error.reject_reason(), error.detail());
+    log::debug!(
+        target: "validation",
+        "AcceptBlockHeader: Consensus::ContextualCheckBlockHeader: {hash}, {reason}, {detail}"
+    );
 }
 
 /// Core's `GetAntiDoSWorkThreshold`: the network's minimum, and the tip's work less that of a day.

@@ -58,6 +58,8 @@ pub(crate) struct Intake {
     pub(crate) waiters: Waiters,
     /// True once the tip was recent and had the least work: see [`crate::Handle::is_initial_download`].
     pub(crate) synced: AtomicBool,
+    /// Age of a tip that counts as recent, in seconds.
+    pub(crate) tip_age_max_s: u64,
 }
 
 impl Intake {
@@ -83,6 +85,7 @@ impl Intake {
             signal: Signal::default(),
             waiters: Waiters::default(),
             synced: false.into(),
+            tip_age_max_s: options.tip_age_max_s,
         }
     }
 

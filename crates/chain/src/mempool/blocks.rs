@@ -18,13 +18,26 @@ use super::accept::{Accept, Terms};
 use super::base::Base;
 use super::entry::{Entry, Event, Reason};
 use super::pool::{Mempool, Slot};
+use crate::policy::Reject;
+use crate::view::Tip;
 
 /// Transactions of disconnected blocks that may come back; Core keeps 20 MB of them (`MAX_DISCONNECTED_TX_POOL_BYTES`).
 const RETURNING_BYTES_MAX: usize = 20_000_000;
 
+/// A block that joined the chain.
+pub struct Joined<'a> {
+    /// Its height and hash.
+    pub tip: Tip,
+    /// The block.
+    pub block: &'a Block,
+    /// Identifiers of its transactions, in order.
+    pub txids: &'a [Txid],
+}
+
 impl Mempool {
-    /// A block was connected; `base` is the chain with it. `txids` are those of its transactions, in order.
-    pub fn block_connected(&mut self, block: &Block, txids: &[Txid], base: Arc<dyn Base>, time_s: u64) {
+    /// A block was connected; `base` is the chain with it, and perhaps with others that are told next.
+    pub fn block_connected(&mut self, joined: &Joined<'_>, base: Arc<dyn Base>, time_s: u64) {
+        let Joined { tip, block, txids } = *joined;
         assert_eq!(block.tx_count(), txids.len(), "an identifier for each transaction");
         self.base = base;
         let spent: Vec<OutPoint> = block.txs().flat_map(|tx| tx.inputs().map(|input| input.outpoint())).collect();
@@ -44,6 +57,21 @@ impl Mempool {
         txids.iter().for_each(|txid| {
             self.deltas.remove(txid);
         });
+        self.note_block(time_s);
+        self.tell(Event::Block { height: tip.height, hash: tip.hash });
+    }
+
+    /// The chain is another one, and nobody knows by which blocks: everything is judged again by `base`, but for fees
+    /// and scripts.
+    pub fn chain_moved(&mut self, base: Arc<dyn Base>, time_s: u64) {
+        self.base = base;
+        self.coins.clear();
+        let all: Vec<Slot> = self.slots().collect();
+        let waiting = self.take_out(&all);
+        for entry in waiting {
+            self.put_back(entry);
+        }
+        self.limit(time_s);
         self.note_block(time_s);
         self.tell_tip();
     }
@@ -111,8 +139,11 @@ impl Mempool {
                 self.apply(plan, vec![arrival], None);
             }
             other => {
-                let too_large = other.is_err_and(|error| error.reject == crate::policy::Reject::TooLargeCluster);
-                let reason = if too_large { Reason::SizeLimit } else { Reason::Reorg };
+                let reason = match other.map_err(|error| error.reject) {
+                    Err(Reject::TooLargeCluster) => Reason::SizeLimit,
+                    Err(Reject::AlreadyConfirmed) => Reason::Block,
+                    _ => Reason::Reorg,
+                };
                 let sequence = self.next_sequence();
                 self.unbroadcast.remove(&entry.txid);
                 self.tell(Event::Removed { entry, reason, sequence });

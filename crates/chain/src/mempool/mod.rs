@@ -25,6 +25,7 @@ mod shared;
 
 pub use accept::{Accept, Accepted, Others, Rejected, ScriptWork};
 pub use base::Base;
+pub use blocks::Joined;
 pub use entry::{Entry, Event, Reason, UNCONFIRMED};
 pub use mining::Room;
 pub use package::{PackageResult, Verdict};

@@ -42,6 +42,11 @@ impl SharedMempool {
         self.inner.mempool.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True where a thread panicked while it changed the mempool: its tables may contradict each other.
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.mempool.is_poisoned()
+    }
+
     /// To change: blocks, and what the owner does by hand.
     pub fn write(&self) -> RwLockWriteGuard<'_, Mempool> {
         self.inner.mempool.write().unwrap_or_else(PoisonError::into_inner)

@@ -10,6 +10,7 @@
 //! [`transaction`], about blocks and headers in [`block`].
 
 mod block;
+mod filters;
 mod merkle;
 mod read;
 mod script;

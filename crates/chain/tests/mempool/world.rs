@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chain::mempool::{Accept, Accepted, Base, Mempool};
+use chain::mempool::{Accept, Accepted, Base, Joined, Mempool};
 use chain::policy::{Policy, Reject};
 use chain::{Tip, ViewError};
 use primitives::hash::sha256;
@@ -161,7 +161,9 @@ impl World {
     /// Hands the mempool the chain as it is now, as a block without anything of interest would.
     pub fn publish(&mut self) {
         let (block, txids) = block(self.ledger.height, &[]);
-        self.pool.block_connected(&block, &txids, Arc::new(self.ledger.clone()), self.now_s);
+        let tip = self.ledger.tip();
+        let joined = Joined { tip, block: &block, txids: &txids };
+        self.pool.block_connected(&joined, Arc::new(self.ledger.clone()), self.now_s);
     }
 
     /// A confirmed coin; the mempool sees it after [`World::publish`].
@@ -216,7 +218,9 @@ impl World {
             }
         }
         let (block, txids) = block(self.ledger.height, txs);
-        self.pool.block_connected(&block, &txids, Arc::new(self.ledger.clone()), self.now_s);
+        let tip = self.ledger.tip();
+        let joined = Joined { tip, block: &block, txids: &txids };
+        self.pool.block_connected(&joined, Arc::new(self.ledger.clone()), self.now_s);
         (block, before)
     }
 

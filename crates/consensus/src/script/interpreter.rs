@@ -35,7 +35,7 @@ unsafe extern "C" {
 }
 
 /// Why Core's interpreter refuses an input: its `ScriptError`, never the zero that stands for none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScriptError(pub i32);
 
 impl fmt::Display for ScriptError {

@@ -18,7 +18,7 @@ use primitives::{SpentCoins, Tx};
 use sigs::{CALL_ROWS_MAX, Check, Engine, Hint};
 
 use super::hints::{KeptTraces, SEGMENT_INPUTS, Trace, write_segment};
-use super::interpreter::Interpreter;
+use super::interpreter::{Interpreter, ScriptError};
 use super::multisig::{Multisig, Step};
 use super::sighash::{Sighasher, TxCoins};
 use super::template::{self, Plan, Subject};
@@ -60,6 +60,8 @@ pub struct ScriptFailure {
     pub tx_index: usize,
     /// Position of the input in it.
     pub input_index: usize,
+    /// Why, as Core's interpreter has it.
+    pub error: ScriptError,
 }
 
 impl fmt::Display for ScriptFailure {
@@ -411,19 +413,19 @@ impl<'a, 'e> Queue<'a, 'e> {
 
     /// Core's interpreter decides.
     fn interpret(&mut self, asker: &Asker<'a>) {
-        let place = ScriptFailure { tx_index: asker.tx.index(), input_index: asker.input };
+        let (tx_index, input_index) = (asker.tx.index(), asker.input);
         let failure = &mut self.failures[asker.job];
         // A failure further in front is known: this input cannot change the answer.
-        if failure.is_some_and(|known| known < place) {
+        if failure.is_some_and(|known| (known.tx_index, known.input_index) < (tx_index, input_index)) {
             return;
         }
         self.work.fallback_inputs += 1;
-        let key = (asker.job, place.tx_index);
+        let key = (asker.job, tx_index);
         let held = self.interpreter.take().filter(|(held, _)| *held == key);
         let (_, interpreter) =
             self.interpreter.insert(held.unwrap_or_else(|| (key, Interpreter::new(asker.tx, asker.coins))));
-        if !interpreter.verify(asker.input, asker.flags) {
-            *failure = Some(failure.map_or(place, |known| known.min(place)));
+        if let Err(error) = interpreter.judge(input_index, asker.flags) {
+            *failure = Some(ScriptFailure { tx_index, input_index, error }); // what was known lies behind it
         }
     }
 

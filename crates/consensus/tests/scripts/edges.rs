@@ -5,7 +5,7 @@
 //! Fails:  panics with the row's name.
 
 use consensus::Flags;
-use consensus::script::{Counters, ScriptFailure, Sighasher, TxCoins, TxJob, verify_txs};
+use consensus::script::{Counters, Sighasher, TxCoins, TxJob, verify_txs};
 use secp256k1::{Keypair, Message, SecretKey, ecdsa, schnorr};
 
 use crate::published::push;
@@ -161,9 +161,16 @@ fn the_first_bad_input_is_named_whoever_finds_it() {
         // OP_RETURN is nobody's template, so the interpreter refuses it before any row is checked.
         let spent = coins((0..6).map(|input| (5, if bad_scripts.contains(&input) { &[0x6a][..] } else { &script })));
         let job = || TxJob { tx: transaction.tx(), coins: TxCoins::new(&spent, 0, 6), flags: Flags::ALL, inputs: 0..6 };
-        let failed = want.map_or(Ok(()), |input_index| Err(ScriptFailure { tx_index: 0, input_index }));
         let verdicts = verify_txs(&[job(), job()], jury(), &Counters::default());
-        assert_eq!(verdicts, [failed, failed], "signatures {bad_signatures:?}, scripts {bad_scripts:?}");
+        for verdict in verdicts {
+            let (failed, why) = verdict.err().map(|failure| (failure.input_index, failure.error.to_string())).unzip();
+            assert_eq!(failed, want, "signatures {bad_signatures:?}, scripts {bad_scripts:?}");
+            let by_script = want.map(|input| match bad_scripts.contains(&input) {
+                true => "OP_RETURN was encountered",
+                false => "Script evaluated without error but finished with a false/empty top stack element",
+            });
+            assert_eq!(why.as_deref(), by_script);
+        }
     }
     check(&[], &[], None);
     check(&[5], &[], Some(5));

@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{PrecomputedTransactionData, ScriptPubkey, TxOut};
 use consensus::Flags;
-use consensus::script::{Counters, CountersTotal, ScriptFailure, TxCoins, TxJob, verify_input, verify_txs};
+use consensus::script::{
+    Counters, CountersTotal, Interpreter, ScriptFailure, TxCoins, TxJob, verify_input, verify_txs,
+};
 use primitives::encode::put_compact_size;
 use primitives::{Coin, SpentCoins, Transaction, Tx};
 use sigs::Jury;
@@ -127,7 +129,9 @@ fn kernel_accepts(tx: Tx<'_>, coins: &SpentCoins, input: usize, flags: Flags) ->
 #[track_caller]
 pub fn kernels(tx: Tx<'_>, coins: &SpentCoins, flags: Flags) -> Result<(), ScriptFailure> {
     let refused = (0..tx.input_count()).find(|&input| !kernel_accepts(tx, coins, input, flags));
-    refused.map_or(Ok(()), |input_index| Err(ScriptFailure { tx_index: 0, input_index }))
+    let Some(input_index) = refused else { return Ok(()) };
+    let judged = Interpreter::new(tx, TxCoins::new(coins, 0, tx.input_count())).judge(input_index, flags);
+    Err(ScriptFailure { tx_index: 0, input_index, error: judged.expect_err("it was refused") })
 }
 
 /// Both verdicts, which must be one.

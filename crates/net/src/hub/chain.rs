@@ -13,6 +13,7 @@ use consensus::Work;
 use primitives::{BlockHash, Header, Transaction, Wtxid};
 
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// A header of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,10 @@ pub trait Chain {
     fn is_initial_download(&self) -> bool;
     /// Transactions that a new block may have: those of the mempool.
     fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]>;
+    /// How many blocks it could take now, in bytes.
+    fn room(&self) -> Room {
+        Room::default()
+    }
     /// Takes headers that follow each other, whose chain has been seen to have enough work.
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.

@@ -13,6 +13,7 @@ use primitives::{BlockHash, Header, Transaction, Wtxid};
 
 use super::{Chain, HeadersRefusal, Judgement, Place};
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// Time a block next to the validated chain has to be younger than the tip to be served, in seconds; Core's
 /// `STALE_RELAY_AGE_LIMIT`.
@@ -135,6 +136,14 @@ impl Chain for NodeChain {
 
     fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]> {
         self.known_txs.read().expect("no panic while held").clone()
+    }
+
+    fn room(&self) -> Room {
+        let load = self.handle.intake_load();
+        Room {
+            queue_bytes: load.queued_bytes_max.saturating_sub(load.queued_bytes),
+            memory_bytes: load.fresh_bytes_max.saturating_sub(load.fresh_bytes + load.queued_bytes),
+        }
     }
 
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {

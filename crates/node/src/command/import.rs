@@ -66,10 +66,11 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 
 /// Options that are taken over, or need no setting here.
 #[rustfmt::skip]
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 27] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
     "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
+    "testactivationheight", "minimumchainwork", "maxtipage", "uacomment", "debuglogfile",
 ];
 
 /// The setting `rpc_listen` that Core's options mean.
@@ -117,6 +118,11 @@ fn translate(text: &str) -> Imported {
     put("threads", last("par").filter(|value| value.parse::<u32>().is_ok_and(|threads| threads > 0)));
     put("memory_mib", last("dbcache").filter(|value| value.parse::<u32>().is_ok_and(|mib| mib >= 256)));
     put("assume_valid", last("assumevalid").filter(|value| value.len() == 64));
+    put("activation_heights", Some(all("testactivationheight").join(",")));
+    put("chainwork_min", last("minimumchainwork").map(|value| if value == "0" { "0x0".to_owned() } else { value }));
+    put("tip_age_max_s", last("maxtipage"));
+    put("p2p_user_agent_comment", Some(all("uacomment").join(",")));
+    put("log_file", last("debuglogfile").filter(|value| value != "0"));
     put("blocks_from", last("blocksdir").map(|folder| format!("{folder}/blocks")));
     for (name, value) in options.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
         let hint = match name.as_str() {
@@ -138,7 +144,9 @@ mod tests {
     fn common_options_are_taken_over_and_the_rest_is_listed() {
         let text = "\
             # comment\nserver=1\ntxindex=1\nregtest=1\nrpcuser=u # behind\nrpcpassword=p\nrpcauth=a:b$c\nrpcauth=d:e$f\n\
-            dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\nmain.rpcport=1\n\
+            dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\n\
+            testactivationheight=csv@5\ntestactivationheight=segwit@6\nminimumchainwork=0x1f\nmaxtipage=100\n\
+            uacomment=a\nuacomment=b\ndebuglogfile=/debug.log\nmain.rpcport=1\n\
             [regtest]\nrpcport=18000\nrpcbind=0.0.0.0\n[main]\nrpcthreads=4\n";
         let imported = translate(text);
         let want = [
@@ -148,6 +156,11 @@ mod tests {
             ("rpc_password", "p"),
             ("rpc_auth", "a:b$c d:e$f"),
             ("memory_mib", "4096"),
+            ("activation_heights", "csv@5,segwit@6"),
+            ("chainwork_min", "0x1f"),
+            ("tip_age_max_s", "100"),
+            ("p2p_user_agent_comment", "a,b"),
+            ("log_file", "/debug.log"),
         ];
         assert_eq!(imported.settings, want.map(|(name, value)| (name, value.to_owned())));
         assert_eq!(imported.left, ["zmqpubrawtx=tcp://127.0.0.1:28333 (there is no ZeroMQ yet)"]);

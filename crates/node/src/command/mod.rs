@@ -7,6 +7,8 @@
 pub mod arguments;
 pub mod cli;
 pub mod demo;
+#[cfg(test)]
+mod failed_audit;
 pub mod forge;
 pub mod http;
 pub mod import;

@@ -77,6 +77,8 @@ fn recompute(
     options.datadir = second.0.clone();
     options.secret[..16].copy_from_slice(&kept.tag_key());
     options.last_block = Some(last);
+    // Where some are missing still, none are compared.
+    options.block_filters = kept.filter_count() == kept.block_count();
     options.hints = config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Read);
     let mut chain = Chain::open(world, options).map_err(failed)?;
     let handle = chain.handle();
@@ -129,6 +131,7 @@ fn tell(ours: &Findings, theirs: &Findings, started: Instant) -> ExitCode {
     for (name, (kept, recomputed)) in names.into_iter().zip(ours.digest.tables.iter().zip(&theirs.digest.tables)) {
         row(name, kept.rows, recomputed.rows);
     }
+    row("filters", ours.digest.filters.rows, theirs.digest.filters.rows);
     say(&format!("  muhash   {} kept\n           {} recomputed", ours.muhash, theirs.muhash));
     say(&format!("  sum      {} sat kept, {} sat recomputed", ours.digest.coins_sat, theirs.digest.coins_sat));
     let mut different = ours.digest.differences(&theirs.digest);

@@ -7,6 +7,7 @@
 mod electrum;
 pub mod machine;
 pub mod network;
+mod params;
 pub mod rpc;
 pub mod schema;
 pub mod show;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use primitives::hash::BlockHash;
-use primitives::network::Network;
+use primitives::network::{Network, Params};
 
 pub use sources::{ConfigError, Layers, Source, nearest};
 use value::Value;
@@ -45,6 +46,10 @@ pub enum LogLevel {
 pub struct Config {
     /// The network.
     pub network: Network,
+    /// Its constants, those changed that the settings change.
+    pub params: Params,
+    /// Age of a tip that counts as recent, in seconds.
+    pub tip_age_max_s: u64,
     /// Folder of all networks and the settings file.
     pub datadir: PathBuf,
     /// Folder of this network.
@@ -75,6 +80,8 @@ pub struct Config {
     pub peers: Option<network::NetworkConfig>,
     /// Least important line that is logged.
     pub log_level: LogLevel,
+    /// Where every line goes besides.
+    pub log_file: Option<PathBuf>,
     /// Time between progress lines.
     pub progress_interval: Duration,
 }
@@ -114,6 +121,8 @@ impl Config {
         check_blocks_from(layers, blocks.as_deref(), [&datadir, &chain_dir])?;
         Ok(Config {
             network,
+            params: params::resolve(layers, network)?,
+            tip_age_max_s: whole(layers, "tip_age_max_s"),
             peers: network::resolve(layers, network, blocks.is_none(), &chain_dir)?,
             blocks_own: blocks.is_none(),
             blocks_from: blocks.unwrap_or_else(|| chain_dir.join("blocks")),
@@ -132,6 +141,7 @@ impl Config {
             electrum: electrum::resolve(layers, network, memory_mib)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
             log_level: log_level(word(layers, "log_level")),
+            log_file: path(layers, "log_file"),
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),
         })
     }

@@ -21,7 +21,38 @@ pub struct NetworkConfig {
     pub shell: ShellConfig,
     /// Bytes of blocks served in a day; none for as many as are asked for.
     pub upload_bytes_max: Option<u64>,
+    /// What the user agent ends with.
+    comments: Vec<String>,
 }
+
+impl NetworkConfig {
+    /// The program's user agent with the comments in it: `/Assay:0.1.0(a; b)/` (BIP 14).
+    pub fn user_agent(&self, plain: &str) -> String {
+        match self.comments.is_empty() {
+            true => plain.to_owned(),
+            false => format!("{}({})/", plain.trim_end_matches('/'), self.comments.join("; ")),
+        }
+    }
+}
+
+/// Comments of the user agent, of the letters that Core allows (`SAFE_CHARS_UA_COMMENT`).
+fn comments(layers: &Layers) -> Result<Vec<String>, ConfigError> {
+    let comments = list(layers, "p2p_user_agent_comment");
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || " .;-_?@".contains(c);
+    let too_long = comments.iter().map(String::len).sum::<usize>() > USER_AGENT_COMMENT_BYTES_MAX;
+    match comments.iter().find(|comment| too_long || !comment.chars().all(is_safe)) {
+        None => Ok(comments),
+        Some(comment) => Err(ConfigError::BadValue {
+            setting: "p2p_user_agent_comment",
+            source: layers.get("p2p_user_agent_comment").1,
+            why: format!("{comment:?} is too long or has letters that other programs do not take"),
+            accepted: "letters, digits and .;-_?@ and blanks, 200 in all".to_owned(),
+        }),
+    }
+}
+
+/// Bytes of all comments: with the rest they stay below the 256 of BIP 14's field that peers accept.
+const USER_AGENT_COMMENT_BYTES_MAX: usize = 200;
 
 /// The network these settings describe.
 pub fn resolve(
@@ -63,7 +94,7 @@ pub fn resolve(
         Value::Whole(mib) => Some(mib << 20),
         _ => None,
     };
-    Ok(Some(NetworkConfig { shell, upload_bytes_max }))
+    Ok(Some(NetworkConfig { shell, upload_bytes_max, comments: comments(layers)? }))
 }
 
 fn listen(layers: &Layers, network: Network) -> Option<SocketAddr> {

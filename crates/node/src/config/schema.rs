@@ -119,6 +119,34 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         NODE,
+        "chainwork_min",
+        Kind::Text,
+        &["auto"],
+        "auto",
+        "",
+        "Work that a chain must have before its blocks are fetched and the node counts as synced, in hexadecimal digits. \
+         \"auto\" is the network's.",
+    ),
+    setting(
+        NODE,
+        "tip_age_max_s",
+        Kind::Whole { min: 1, max: 1 << 40 },
+        &[],
+        "86400",
+        "s",
+        "A tip older than this means that the node is not synced yet.",
+    ),
+    setting(
+        NODE,
+        "activation_heights",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "On regtest: first heights of rules, between commas, as in bip34@2,segwit@165; also dersig, cltv and csv.",
+    ),
+    setting(
+        NODE,
         "disk_free_min_mib",
         Kind::Whole { min: 16, max: 1 << 30 },
         &[],
@@ -258,6 +286,15 @@ pub const SETTINGS: &[Setting] = &[
         "114",
         "connections",
         "Connections other nodes may make; where more come, those of least use to the network's diversity make room.",
+    ),
+    setting(
+        P2P,
+        "p2p_user_agent_comment",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Comments that the user agent ends with, between commas (BIP 14).",
     ),
     setting(
         P2P,
@@ -505,6 +542,16 @@ pub const SETTINGS: &[Setting] = &[
         "info",
         "",
         "Least important line that is written to standard error.",
+    ),
+    setting(
+        LOG,
+        "log_file",
+        Kind::Path,
+        &["none"],
+        "none",
+        "",
+        "A file that every line is added to as well, whatever log_level says, and with them what Bitcoin Core's debug.log \
+         says about blocks, peers and transactions, in its format and words.",
     ),
     setting(
         LOG,

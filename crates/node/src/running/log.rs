@@ -1,14 +1,18 @@
 //! The log: one line an event, `key=value`, UTC, to standard error; and the one line of a terminal that is refreshed.
 //!
 //! In:     an event's level, area, name and fields.
-//! Out:    `2026-11-21T04:31:10Z level=info area=node event=started chain=regtest`.
-//! Fails:  never: when standard error is closed, lines are lost and the node goes on.
+//! Out:    `2026-11-21T04:31:10Z level=info area=node event=started chain=regtest`; all of it in a file too, where the
+//!         settings name one, and there what the crates below say in Bitcoin Core's words: `<time> [net] text`.
+//! Fails:  never while it runs: where standard error or the file cannot be written, lines are lost and the node goes on.
+//! Source: Bitcoin Core, `src/logging.cpp` (`LogPrefix`, `GetLogPrefix`) for the file's other lines.
 
 use std::fmt::{Display, Write as _};
+use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::LogLevel;
 
@@ -18,6 +22,66 @@ pub type Fields<'a> = &'a [(&'a str, &'a dyn Display)];
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 /// The refreshed line as it stands in the terminal; empty for none.
 static LIVE: Mutex<String> = Mutex::new(String::new());
+
+/// The file of the settings.
+static FILE: OnceLock<File> = OnceLock::new();
+/// What the crates below call what they speak of, after Core's categories; other crates' lines are not ours to write.
+const CATEGORIES: [&str; 9] =
+    ["net", "validation", "mempool", "mempoolrej", "txpackages", "cmpctblock", "http", "rpc", "estimatefee"];
+
+/// Writes the lines of the crates below to the file.
+struct FileLog;
+
+impl ::log::Log for FileLog {
+    fn enabled(&self, metadata: &::log::Metadata) -> bool {
+        CATEGORIES.contains(&metadata.target())
+    }
+
+    fn log(&self, record: &::log::Record) {
+        if self.enabled(record.metadata()) {
+            write_to_file(&core_line(since_1970(), record.level(), record.target(), &record.args().to_string()));
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Adds lines to this file from now on, besides.
+pub fn set_file(path: &Path) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let file = File::options().append(true).create(true).open(path)?;
+    if FILE.set(file).is_ok() && ::log::set_logger(&FileLog).is_ok() {
+        ::log::set_max_level(::log::LevelFilter::Debug);
+    }
+    Ok(())
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// One call of the system a line, so that lines of two threads do not mix.
+fn write_to_file(text: &str) {
+    if let Some(mut file) = FILE.get() {
+        let _ = file.write_all(text.as_bytes());
+    }
+}
+
+/// A line as Core's debug.log has it: what is unimportant names its category, what is bad its level.
+fn core_line(now: Duration, level: ::log::Level, category: &str, text: &str) -> String {
+    let time = utc(now.as_secs());
+    let prefix = match level {
+        ::log::Level::Error => "[error] ".to_owned(),
+        ::log::Level::Warn => "[warning] ".to_owned(),
+        ::log::Level::Info => String::new(),
+        ::log::Level::Debug | ::log::Level::Trace => format!("[{category}] "),
+    };
+    // What strangers sent may be in it: a line stays one line.
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("{}.{:06}Z {prefix}{text}\n", time.trim_end_matches('Z'), now.subsec_micros())
+}
 
 /// Lines less important than this are not written.
 pub fn set_level(level: LogLevel) {
@@ -57,11 +121,15 @@ pub fn live(text: &str) {
 }
 
 fn line(level: LogLevel, area: &str, event: &str, fields: Fields) {
-    if level as u8 > LEVEL.load(Ordering::Relaxed) {
+    let is_shown = level as u8 <= LEVEL.load(Ordering::Relaxed);
+    if !is_shown && FILE.get().is_none() {
         return;
     }
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |past| past.as_secs());
-    let text = format_line(now_s, level, area, event, fields);
+    let text = format_line(since_1970().as_secs(), level, area, event, fields);
+    write_to_file(&format!("{text}\n"));
+    if !is_shown {
+        return;
+    }
     let live = LIVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut stderr = std::io::stderr().lock();
     let _ = if live.is_empty() { writeln!(stderr, "{text}") } else { write!(stderr, "\r\x1b[K{text}\n{live}") };
@@ -118,6 +186,18 @@ mod tests {
         ] {
             assert_eq!(utc(unix_s), want);
         }
+    }
+
+    #[test]
+    fn lines_of_the_crates_below_are_those_of_core() {
+        #[track_caller]
+        fn check(level: ::log::Level, text: &str, want: &str) {
+            assert_eq!(core_line(Duration::from_micros(1_000_007), level, "net", text), want);
+        }
+        check(::log::Level::Debug, "a\nb", "1970-01-01T00:00:01.000007Z [net] a b\n");
+        check(::log::Level::Info, "a", "1970-01-01T00:00:01.000007Z a\n");
+        check(::log::Level::Warn, "a", "1970-01-01T00:00:01.000007Z [warning] a\n");
+        check(::log::Level::Error, "a", "1970-01-01T00:00:01.000007Z [error] a\n");
     }
 
     #[test]

@@ -6,11 +6,10 @@
 
 pub mod clock;
 pub mod electrum;
-#[cfg(test)]
-mod failed_audit;
 pub mod journal;
 pub mod lock;
 pub mod log;
+pub mod mempool;
 pub mod network;
 pub mod node;
 pub mod os;

@@ -11,6 +11,7 @@ use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chain::mempool::SharedMempool;
 use chain::{Event, Handle};
 use net::Moment;
 use net::hub::{Hub, Judgement, KnownTxs, NodeChain, UploadBudget, judgement_of};
@@ -18,10 +19,10 @@ use net::peer::Local;
 use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::{Limits, Waiting};
 use primitives::BlockHash;
-use primitives::network::{Network, Params};
-use stdx::clock::{Clock, SystemClock};
+use stdx::clock::Clock;
 
 use super::log;
+use crate::config::Config;
 use crate::config::network::NetworkConfig;
 
 /// Longest time a judgement on a block waits for being passed on; new tips are passed on at once.
@@ -38,11 +39,17 @@ pub struct Peers {
 
 impl Peers {
     /// Listens, connects, and follows the writer.
-    pub fn start(config: NetworkConfig, network: Network, memory_bytes: u64, handle: &Handle) -> Result<Peers, String> {
-        let params = Params::of(network);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    pub fn start(
+        config: NetworkConfig,
+        node: &Config,
+        clock: Arc<dyn Clock>,
+        handle: &Handle,
+        _mempool: SharedMempool,
+    ) -> Result<Peers, String> {
+        let (params, memory_bytes) = (node.params.clone(), node.memory_bytes);
         let mut entropy = OsEntropy;
         let mut local = Local::new(params.magic, &mut entropy);
+        local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
         local.relays_txs = false; // no mempool is connected to the network yet, and peers are told so
         let known: KnownTxs = Arc::new(RwLock::new(Arc::new([])));
@@ -57,8 +64,8 @@ impl Peers {
             log::info("net", "listening", &[("address", address)]);
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let (inside, ends) = (shell.clone(), stop.clone());
-        let tell = move || pass_news_on(&inside, &events, &judgements, &*clock, &ends);
+        let (inside, follows, ends) = (shell.clone(), handle.clone(), stop.clone());
+        let tell = move || pass_news_on(&inside, &follows, &events, &judgements, &*clock, &ends);
         let news = std::thread::Builder::new().name("net-news".to_owned()).spawn(tell);
         let news = news.map_err(|error| format!("no thread for the writer's news: {error}"))?;
         Ok(Peers { shell, news: Some(news), stop })
@@ -95,11 +102,14 @@ impl Peers {
 /// Tells the hub what the writer and its pool found out, until it is stopped.
 fn pass_news_on(
     shell: &Shell<NodeChain>,
+    handle: &Handle,
     events: &Receiver<Event>,
     judgements: &Receiver<(BlockHash, Judgement)>,
     clock: &dyn Clock,
     stop: &AtomicBool,
 ) {
+    let progress = || (handle.intake_load(), handle.connected_tip().height);
+    let mut before = progress();
     while !stop.load(Ordering::SeqCst) {
         let event = match events.recv_timeout(NEWS_TIME_MAX) {
             Ok(event) => Some(event),
@@ -109,15 +119,17 @@ fn pass_news_on(
         };
         let judged: Vec<(BlockHash, Judgement)> = judgements.try_iter().collect();
         let now = Moment::of(clock);
-        if event.is_some() || !judged.is_empty() {
+        let after = progress();
+        // While the chain is fetched the writer tells of no block, and what it has taken makes room for others.
+        if event.is_some() || !judged.is_empty() || after != before {
             shell.with_hub(|hub| {
                 judged.iter().for_each(|(hash, judgement)| hub.judged(hash, *judgement, now));
                 match event {
                     Some(Event::BlockJudged { hash, verdict, .. }) => hub.judged(&hash, judgement_of(&verdict), now),
-                    Some(_) => hub.chain_changed(now),
-                    None => {}
+                    _ => hub.chain_changed(now),
                 }
             });
+            before = after;
         }
         for remark in shell.take_remarks() {
             log::info("net", "remark", &[("what", &remark)]);

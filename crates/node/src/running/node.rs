@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use chain::mempool::SharedMempool;
+use chain::policy::Policy;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
-use primitives::network::Params;
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -22,6 +23,7 @@ use super::clock::NodeClock;
 use super::electrum::Electrum;
 use super::journal::Journal;
 use super::lock::DataLock;
+use super::mempool::Unconfirmed;
 use super::network::Peers;
 use super::progress::bytes_text;
 use super::report::Reporter;
@@ -53,11 +55,14 @@ pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
     peers: Option<Peers>,
+    mempool: Option<Unconfirmed>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
     opened: Receiver<Handle>,
     handle: Option<Handle>,
     reporter: Reporter,
     config: Config,
+    engine: Arc<dyn sigs::Engine>,
+    clock: Arc<NodeClock>,
     stop: StopFlag,
     _socket: StatusSocket,
     _lock: DataLock,
@@ -100,7 +105,8 @@ impl Node {
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
         let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
-        let world = World { disk, clock, pool: Arc::new(Pool::new("check", config.threads)), engine };
+        let pool = Arc::new(Pool::new("check", config.threads));
+        let world = World { disk, clock: clock.clone(), pool, engine: engine.clone() };
         let (sender, opened) = channel();
         let options = options(&config)?;
         let writer = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
@@ -113,11 +119,14 @@ impl Node {
             electrum,
             rpc,
             peers: None,
+            mempool: None,
             writer: Some(writer),
             opened,
             handle: None,
             reporter,
             config,
+            engine,
+            clock,
             stop,
             _socket: socket,
             _lock: lock,
@@ -146,12 +155,7 @@ impl Node {
                 Ok(handle) => {
                     self.reporter.opened(handle.clone());
                     self.handle = Some(handle.clone());
-                    if let Some(rpc) = &self.rpc {
-                        rpc.open(&handle);
-                    }
-                    let opened = self.electrum.as_mut().map_or(Ok(()), |electrum| electrum.open(&handle));
-                    let joined = opened.and_then(|()| self.join_network(&handle));
-                    return joined.map(|()| handle).map_err(End::Failed);
+                    return self.open(&handle).map(|()| handle).map_err(End::Failed);
                 }
                 Err(RecvTimeoutError::Timeout) if self.must_end().is_none() => {}
                 Err(_) => return Err(self.must_end().unwrap_or_else(|| self.writer_end())),
@@ -159,10 +163,24 @@ impl Node {
         }
     }
 
+    /// Everything that stands on the open store: the mempool, then those who serve from it.
+    fn open(&mut self, handle: &Handle) -> Result<(), String> {
+        let mempool = Unconfirmed::start(Policy::default(), handle, self.engine.clone(), self.clock.clone())?;
+        if let Some(rpc) = &self.rpc {
+            rpc.open(handle, &mempool);
+        }
+        if let Some(electrum) = &mut self.electrum {
+            electrum.open(handle)?;
+        }
+        let shared = mempool.mempool().clone();
+        self.mempool = Some(mempool);
+        self.join_network(handle, shared)
+    }
+
     /// Connects to peers, if the settings want any.
-    fn join_network(&mut self, handle: &Handle) -> Result<(), String> {
+    fn join_network(&mut self, handle: &Handle, mempool: SharedMempool) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
-        let peers = Peers::start(config, self.config.network, self.config.memory_bytes, handle)?;
+        let peers = Peers::start(config, &self.config, self.clock.clone(), handle, mempool)?;
         self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())
@@ -228,6 +246,9 @@ impl Node {
         }
         self.electrum = None; // sessions are closed while the writer commits
         self.rpc = None;
+        if let Some(mempool) = self.mempool.take() {
+            mempool.stop();
+        }
         while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -327,7 +348,6 @@ pub fn engine(config: &Config, layers: &Layers) -> Result<Arc<dyn sigs::Engine>,
 /// The chain's options as the settings have them.
 pub fn options(config: &Config) -> Result<chain::Options, Failure> {
     let secret = secret().map_err(|error| Failure::Run(format!("no random numbers from /dev/urandom: {error}")))?;
-    let params = Params::of(config.network);
     let foreign = (!config.blocks_own).then(|| config.blocks_from.clone());
     let own = config.chain_dir.join("blocks");
     let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -338,7 +358,8 @@ pub fn options(config: &Config) -> Result<chain::Options, Failure> {
         assume_valid: config.assume_valid,
         own_blocks: (!is_foreign).then_some(own),
         hints: config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Keep),
-        ..chain::Options::new(params, config.store_dir.clone(), foreign, secret)
+        tip_age_max_s: config.tip_age_max_s,
+        ..chain::Options::new(config.params.clone(), config.store_dir.clone(), foreign, secret)
     })
 }
 

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::Handle;
-use primitives::network::{Network, Params};
+use primitives::network::Network;
 use serve::door::Door;
+use serve::pool::Pool;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
 use serve::rpc::needs::Host;
@@ -23,6 +24,7 @@ use stdx::hex;
 
 use super::clock::NodeClock;
 use super::log;
+use super::mempool::Unconfirmed;
 use super::report::Reporter;
 use super::stop::StopFlag;
 use crate::config::Config;
@@ -42,6 +44,7 @@ struct NodeHost {
     clock: Arc<NodeClock>,
     network: Network,
     blocks_from: PathBuf,
+    log_file: String,
 }
 
 impl Rpc {
@@ -70,8 +73,9 @@ impl Rpc {
             clock: clock.clone(),
             network: config.network,
             blocks_from: config.blocks_from.clone(),
+            log_file: config.log_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         });
-        let env = Arc::new(Env::new(Params::of(config.network), host));
+        let env = Arc::new(Env::new(config.params.clone(), host));
         let server = start(server_config(settings, users), env.clone())
             .map_err(|error| format!("JSON-RPC cannot listen on {} (setting rpc_listen): {error}", settings.listen))?;
         let address = server.local_address();
@@ -83,8 +87,9 @@ impl Rpc {
     }
 
     /// Answers from the writer's views from now on.
-    pub fn open(&self, handle: &Handle) {
+    pub fn open(&self, handle: &Handle, unconfirmed: &Unconfirmed) {
         let host = self.env.host.clone();
+        let _ = self.env.mempool.set(Arc::new(Pool::new(unconfirmed.mempool().clone(), host.clone())));
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
     }
@@ -157,7 +162,7 @@ impl Host for NodeHost {
     }
 
     fn log_path(&self) -> String {
-        String::new()
+        self.log_file.clone()
     }
 
     fn block_files_bytes(&self) -> u64 {

@@ -36,12 +36,14 @@ impl Drop for Folder {
     }
 }
 
+/// The program, with none of the caller's settings. It listens where the system finds a free port: the usual ones are in
+/// the range that systems hand out to connections, so now and then somebody has them.
 fn assay(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_assay"));
-    command.args(arguments).env("ASSAY_RPC_LISTEN", "127.0.0.1:0");
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASSAY_")) {
         command.env_remove(name);
     }
+    command.args(arguments).env("ASSAY_RPC_LISTEN", "127.0.0.1:0").env("ASSAY_ELECTRUM_LISTEN", "127.0.0.1:0");
     command
 }
 
@@ -66,7 +68,7 @@ impl Running {
     }
 
     fn start_with(datadir: &str, blocks_from: &str, more: &[&str]) -> Running {
-        let mut command = assay(&["run", "--electrum-listen", "127.0.0.1:0"]);
+        let mut command = assay(&["run"]);
         command.args(settings(datadir, blocks_from)).args(more);
         Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }

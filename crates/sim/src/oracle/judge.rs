@@ -134,11 +134,7 @@ impl Judge {
         let inputs = 0..checked.block().input_count();
         let job = Job { block: checked.clone(), spent, flags: context.flags, inputs };
         let verdicts = script::verify(&[job], &*self.engine, &self.counters);
-        verdicts
-            .into_iter()
-            .next()
-            .expect("one job, one verdict")
-            .map_err(|failure| BlockError::Script { tx_index: failure.tx_index, input_index: failure.input_index })
+        verdicts.into_iter().next().expect("one job, one verdict").map_err(BlockError::from)
     }
 
     /// The coins the block spends, from the book or from the block itself; BIP 30 and missing coins are found here.

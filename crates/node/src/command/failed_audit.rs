@@ -16,12 +16,12 @@ use stdx::clock::SystemClock;
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
-use super::node::{Node, options};
-use super::stop::StopFlag;
-use crate::command::arguments::{ForgeWish, Request, parse};
-use crate::command::forge::forge_chain;
-use crate::command::run::until_end;
+use super::arguments::{ForgeWish, Request, parse};
+use super::forge::forge_chain;
+use super::run::until_end;
 use crate::config::{Config, machine};
+use crate::running::node::{Node, options};
+use crate::running::stop::StopFlag;
 
 /// Where the process that is the node finds its folder.
 const FOLDER: &str = "TEST_FAILED_AUDIT_FOLDER";
@@ -109,7 +109,7 @@ fn a_failed_audit_stops_the_node_and_nothing_is_committed_after() {
     let [_, half] = import(&config);
     fs::write(&file, &bytes).unwrap();
 
-    let name = "running::failed_audit::a_failed_audit_stops_the_node_and_nothing_is_committed_after";
+    let name = "command::failed_audit::a_failed_audit_stops_the_node_and_nothing_is_committed_after";
     let mut again = Command::new(std::env::current_exe().unwrap());
     let output = again.args(["--exact", name, "--nocapture"]).env(FOLDER, &folder).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);

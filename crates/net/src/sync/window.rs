@@ -450,7 +450,8 @@ impl Window {
         let height = self.first + at as u32;
         let asked = |id: &PeerId| self.slots[at].orders.iter().any(|order| order.peer == *id);
         let able = self.peers.iter().filter(|(id, peer)| peer.height >= height && !asked(id));
-        let timed = able.map(|(&id, peer)| (peer.expected_ms(1, self.mean_bytes), id, peer));
+        let best_rate = self.peers.values().filter_map(Peer::rate_per_s).max();
+        let timed = able.map(|(&id, peer)| (peer.expected_ms(1, self.mean_bytes, best_rate), id, peer));
         let (mut quickest_ms, mut free) = (u64::MAX, None::<(u64, PeerId)>);
         for (ms, id, peer) in timed {
             quickest_ms = quickest_ms.min(ms);

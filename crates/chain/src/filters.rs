@@ -6,14 +6,17 @@
 //!         the node goes on without them.
 //! Source: BIP 157, BIP 158; docs/formats.md, "filters entry".
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use index::filter;
+use primitives::hash::sha256d;
 use primitives::{Block, BlockHash, Transaction, TxNum, Txid};
+use store::FilterEntry;
 
 use crate::error::ChainError;
+use crate::handle::Handle;
 use crate::view::{View, ViewError};
 use crate::writer::Chain;
 
@@ -23,6 +26,118 @@ const STEP_BYTES: u64 = 2_000_000;
 const STEP_BLOCKS_MAX: u32 = 1_000;
 /// Filters of old blocks between two commits.
 const FILTERS_PER_COMMIT: u64 = 20_000;
+
+/// Filters of blocks that left the chain, which peers may still ask for: a day and a half of blocks at most.
+const LEFT_BLOCKS_MAX: usize = 288;
+/// Their bytes at most.
+const LEFT_BYTES_MAX: usize = 8_000_000;
+
+/// A block's filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockFilter {
+    /// Its hash and header.
+    pub head: FilterHead,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What is told of a filter without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterHead {
+    /// The block.
+    pub block: BlockHash,
+    /// Hash of the filter.
+    pub hash: [u8; 32],
+    /// Header of the filter.
+    pub header: [u8; 32],
+}
+
+impl FilterHead {
+    fn of(block: BlockHash, entry: &FilterEntry) -> FilterHead {
+        FilterHead { block, hash: entry.hash, header: entry.header }
+    }
+}
+
+/// Filters of blocks that left the chain, the last ones.
+#[derive(Default)]
+pub(crate) struct LeftFilters {
+    filters: VecDeque<BlockFilter>,
+    bytes: usize,
+}
+
+impl LeftFilters {
+    fn keep(&mut self, filter: BlockFilter) {
+        self.filters.retain(|other| other.head.block != filter.head.block);
+        self.filters.push_back(filter);
+        self.bytes = self.filters.iter().map(|filter| filter.bytes.len()).sum();
+        while self.filters.len() > LEFT_BLOCKS_MAX || self.bytes > LEFT_BYTES_MAX {
+            self.bytes -= self.filters.pop_front().map_or(0, |filter| filter.bytes.len());
+        }
+    }
+
+    fn find(&self, block: &BlockHash) -> Option<&BlockFilter> {
+        self.filters.iter().find(|filter| filter.head.block == *block)
+    }
+}
+
+impl Handle {
+    /// True where block filters are built.
+    pub fn has_filters(&self) -> bool {
+        self.0.block_filters
+    }
+
+    /// The filter of a block of the best chain, or of one that left it lately; none where it is not built.
+    pub fn block_filter(&self, block: &BlockHash) -> Result<Option<BlockFilter>, ViewError> {
+        let view = self.view();
+        let Some(info) = self.header(block) else { return Ok(None) };
+        if is_in(&view, block, info.height)? {
+            let filter = view.filter(info.height)?;
+            return Ok(filter.map(|(entry, bytes)| BlockFilter { head: FilterHead::of(*block, &entry), bytes }));
+        }
+        Ok(self.left_filters().find(block).cloned())
+    }
+
+    /// Hash and header of a block's filter.
+    pub fn filter_head(&self, block: &BlockHash) -> Result<Option<FilterHead>, ViewError> {
+        let view = self.view();
+        let Some(info) = self.header(block) else { return Ok(None) };
+        if is_in(&view, block, info.height)? {
+            return Ok(view.filter_entry(info.height)?.map(|entry| FilterHead::of(*block, &entry)));
+        }
+        Ok(self.left_filters().find(block).map(|filter| filter.head))
+    }
+
+    /// Hashes and headers of the filters from height `first` up to the block `stop`, on its branch; none where one of them
+    /// is not built. The caller has limited their number.
+    pub fn filter_heads(&self, first: u32, stop: &BlockHash) -> Result<Option<Vec<FilterHead>>, ViewError> {
+        let view = self.view();
+        let Some(last) = self.header(stop).map(|info| info.height).filter(|last| first <= *last) else {
+            return Ok(None);
+        };
+        if !is_in(&view, stop, last)? {
+            let mut heads = Vec::new();
+            for height in first..=last {
+                let Some(info) = self.ancestor(stop, height) else { return Ok(None) };
+                let Some(head) = self.filter_head(&info.hash)? else { return Ok(None) };
+                heads.push(head);
+            }
+            return Ok(Some(heads));
+        }
+        let count = last - first + 1;
+        let (entries, headers) = (view.filter_entries(first, count)?, view.headers(first, count)?);
+        let blocks = headers.chunks_exact(80).map(|header| BlockHash(sha256d(header)));
+        let heads: Vec<FilterHead> = blocks.zip(&entries).map(|(block, entry)| FilterHead::of(block, entry)).collect();
+        Ok((heads.len() == count as usize).then_some(heads))
+    }
+
+    fn left_filters(&self) -> std::sync::MutexGuard<'_, LeftFilters> {
+        self.0.left_filters.lock().expect("no panic while held")
+    }
+}
+
+fn is_in(view: &View, block: &BlockHash, height: u32) -> Result<bool, ViewError> {
+    Ok(view.header(height)?.is_some_and(|header| sha256d(&header) == block.0))
+}
 
 /// How far block filters are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +176,17 @@ impl Chain {
             Some(filter) if self.store.filter_count() == height => self.push_filter(&filter),
             _ => Ok(()),
         }
+    }
+
+    /// Remembers the filter of the tip, which is about to leave the chain that `view` shows.
+    pub(crate) fn remember_filter(&self, view: &View, height: u32, block: BlockHash) -> Result<(), ChainError> {
+        if self.options.block_filters
+            && let Some((entry, bytes)) = view.filter(height)?
+        {
+            let head = FilterHead::of(block, &entry);
+            self.handle().left_filters().keep(BlockFilter { head, bytes });
+        }
+        Ok(())
     }
 
     fn push_filter(&mut self, bytes: &[u8]) -> Result<(), ChainError> {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
-use crate::filters::FilterStatus;
+use crate::filters::{FilterStatus, LeftFilters};
 use crate::intake::Intake;
 use crate::view::View;
 
@@ -159,6 +159,8 @@ pub(crate) struct Shared {
     pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
     pub(crate) tips_told: AtomicU64,
     pub(crate) stop: AtomicBool,
+    pub(crate) block_filters: bool,
+    pub(crate) left_filters: Mutex<LeftFilters>,
     pub(crate) intake: Intake,
 }
 

@@ -28,7 +28,7 @@ mod writer;
 
 pub use digest::{Digest, TableDigest};
 pub use error::ChainError;
-pub use filters::FilterStatus;
+pub use filters::{BlockFilter, FilterHead, FilterStatus};
 pub use handle::{Event, Handle, Phase, Status, TipBlock};
 pub use hints::HintsUse;
 pub use intake::{

@@ -54,6 +54,7 @@ impl Chain {
             let tree = self.tree();
             (tree.height(self.tip), tree.hash(self.tip))
         };
+        self.remember_filter(view, height, hash)?;
         let bytes = view.block_bytes(height)?.ok_or(ChainError::SpentCoinLost { height })?;
         let block = Block::parse(bytes).map_err(|_| ChainError::SpentCoinLost { height })?;
         let first_tx_num = view.first_tx_num(height)?;

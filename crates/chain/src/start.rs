@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, RwLock};
 
 use consensus::script;
+use index::filter;
 use index::rows::txid_prefix;
 use index::tag::TagKey;
 use primitives::{Header, Params};
@@ -74,6 +75,8 @@ impl Chain {
             subscribers: Mutex::default(),
             tips_told: 0.into(),
             stop: false.into(),
+            block_filters: options.block_filters,
+            left_filters: Mutex::default(),
             intake: Intake::new(tree, own, &world, params.clone(), &options),
         });
         shared.note_synced();
@@ -164,6 +167,11 @@ fn open_coins(
         let tx = genesis.tx(0);
         let entry = TxEntry { offset: tx.start() as u32, first_output: 0 };
         store.push_block(&params.genesis.encode(), GENESIS_POSITION, &[entry], tx.output_count() as u32);
+        if options.block_filters {
+            let bytes = filter::of_block(&genesis, &params.genesis_hash, std::iter::empty());
+            let hash = filter::hash(&bytes);
+            store.push_filter(&bytes, hash, filter::header(&hash, &[0; 32]))?;
+        }
         let mut batch = Batch::default();
         batch.txid.push((txid_prefix(&tx.txid()), 0));
         let work = consensus::header::work_of(params.genesis.bits).to_be_bytes();

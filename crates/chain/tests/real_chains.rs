@@ -48,6 +48,7 @@ fn open(folder: &Folder, network: Network, memory_bytes: u64) -> Chain {
     };
     let mut options = Options::new(Params::of(network), folder.0.join("data"), folder.blocks(), [7; 32]);
     options.memory_bytes = memory_bytes;
+    options.block_filters = true;
     Chain::open(world, options).unwrap()
 }
 
@@ -144,6 +145,20 @@ fn vector(file: &str) -> Option<PathBuf> {
     path
 }
 
+/// Filter headers of the chain against those published.
+fn check_filter_headers(view: &View) {
+    let Some(path) = stdx::vectors::shared("filters/filter_headers_mainnet_0_4521.bin") else {
+        return println!("skipped: ../shared/vectors/filters is absent");
+    };
+    let want = fs::read(path).unwrap();
+    assert!(view.has_all_filters());
+    let entries = view.filter_entries(0, u32::MAX).unwrap();
+    assert_eq!(entries.len() * 32, want.len());
+    for (height, (entry, want)) in entries.iter().zip(want.chunks_exact(32)).enumerate() {
+        assert_eq!(entry.header, want, "{height}");
+    }
+}
+
 fn import_and_compare(network: Network, file: &str) -> Option<(Book, Vec<Block>)> {
     let path = vector(file)?;
     let blocks = blocks_of(&path);
@@ -163,6 +178,9 @@ fn import_and_compare(network: Network, file: &str) -> Option<(Book, Vec<Block>)
     let view = chain.handle().view();
     assert_eq!(view.tip().hash, blocks.last().unwrap().header().hash());
     book.compare(&view);
+    if network == Network::Main {
+        check_filter_headers(&view);
+    }
     Some((book, blocks))
 }
 
@@ -207,5 +225,6 @@ fn a_deep_reorganisation_ends_where_a_fresh_import_does() {
     assert_eq!((status.height, status.disconnected), (4521, 2016));
     let view = chain.handle().view();
     Book::of(&blocks_of(&main)).compare(&view);
+    check_filter_headers(&view);
     assert!(view.history(&script_hash, 0, 10).unwrap().is_empty());
 }

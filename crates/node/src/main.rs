@@ -7,6 +7,7 @@
 mod command;
 mod config;
 mod running;
+mod wiring;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -7,6 +7,7 @@
 pub mod source;
 
 pub mod confirmed;
+pub mod filters;
 pub mod json;
 pub mod metrics;
 pub mod plain;

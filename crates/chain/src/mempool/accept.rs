@@ -39,12 +39,14 @@ pub struct Accept {
     pub bypass_limits: bool,
     /// More than this is taken for a mistake of the sender.
     pub max_feerate: Option<FeeRate>,
+    /// Peers are to hear of it: what came from one of them or from a user.
+    pub announce: bool,
 }
 
 impl Accept {
     /// As a peer's transaction is taken.
     pub fn at(time_s: u64) -> Accept {
-        Accept { time_s, test: false, bypass_limits: false, max_feerate: None }
+        Accept { time_s, test: false, bypass_limits: false, max_feerate: None, announce: true }
     }
 
     /// Judged only.
@@ -129,9 +131,9 @@ impl Draft {
         FeeRate::of(self.modified_fee_sat, self.size_vb())
     }
 
-    pub fn arrival(self, estimable: bool) -> Arrival {
+    pub fn arrival(self, estimable: bool, announce: bool) -> Arrival {
         let estimable = estimable && self.parents.is_empty();
-        Arrival { entry: self.entry, parents: self.parents, estimable, quiet: false }
+        Arrival { entry: self.entry, parents: self.parents, estimable, announce, quiet: false }
     }
 
     fn accepted(&self, replaced: Vec<Arc<Entry>>) -> Accepted {
@@ -179,7 +181,8 @@ impl Mempool {
             return Ok(draft.accepted(replaced));
         }
         let mut accepted = draft.accepted(Vec::new());
-        accepted.replaced = self.apply(plan, vec![draft.arrival(!how.bypass_limits)], Some(Reason::Replaced));
+        accepted.replaced =
+            self.apply(plan, vec![draft.arrival(!how.bypass_limits, how.announce)], Some(Reason::Replaced));
         if !how.bypass_limits {
             self.limit(how.time_s);
             if self.slot(&accepted.txid).is_none() {

@@ -86,7 +86,7 @@ impl Mempool {
         let spending = returning.iter().flat_map(|tx| self.spenders_of(tx)).collect::<Vec<Slot>>();
         let waiting = self.take_out(&spending);
         let mut room = RETURNING_BYTES_MAX;
-        let how = Accept { bypass_limits: true, ..Accept::at(time_s) };
+        let how = Accept { bypass_limits: true, announce: false, ..Accept::at(time_s) };
         for tx in returning.iter().filter(|tx| !tx.is_coinbase()) {
             let Some(left) = room.checked_sub(tx.raw().len()) else { break };
             room = left;
@@ -134,7 +134,7 @@ impl Mempool {
             Ok((mut draft, plan)) if plan.removed.is_empty() => {
                 draft.entry.height = entry.height;
                 draft.entry.sequence = entry.sequence;
-                let mut arrival = draft.arrival(false);
+                let mut arrival = draft.arrival(false, false);
                 arrival.quiet = true;
                 self.apply(plan, vec![arrival], None);
             }
@@ -207,6 +207,14 @@ impl Mempool {
     pub fn set_unbroadcast(&mut self, txid: &Txid) {
         if self.slot(txid).is_some() {
             self.unbroadcast.insert(*txid);
+        }
+    }
+
+    /// Its owner offers it once more: peers that do not know it are to hear of it again.
+    pub fn announce_again(&mut self, txid: &Txid) {
+        if let Some(slot) = self.slot(txid) {
+            let entry = self.node(slot).entry.clone();
+            self.tell(Event::Offered { entry });
         }
     }
 

@@ -134,6 +134,13 @@ pub enum Event {
         sequence: u64,
         /// Whether fees may be learnt from it: it came alone, with no unconfirmed parent, while nothing was bypassed.
         estimable: bool,
+        /// Whether peers are to hear of it: not what came out of a file or a disconnected block.
+        announce: bool,
+    },
+    /// One that is here already was offered again by a user: peers that do not know it are to hear of it.
+    Offered {
+        /// It.
+        entry: Arc<Entry>,
     },
     /// A transaction left.
     Removed {

@@ -29,7 +29,7 @@ pub use blocks::Joined;
 pub use entry::{Entry, Event, Reason, UNCONFIRMED};
 pub use mining::Room;
 pub use package::{PackageResult, Verdict};
-pub use persist::{Loaded, Saved, SavedError, SavedTx};
+pub use persist::{Dump, KEY_BYTES, SavedError, SavedReader, SavedTail, SavedTx, Source};
 pub use pool::Mempool;
 pub use read::{Details, Unconfirmed};
 pub use scripts::ScriptMemory;

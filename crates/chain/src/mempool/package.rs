@@ -297,7 +297,7 @@ impl Mempool {
     ) -> Vec<(Wtxid, Accepted)> {
         let told: Vec<(Txid, Wtxid, u32, i64)> =
             drafts.iter().map(|d| (d.entry.txid, d.entry.wtxid, d.size_vb(), d.entry.fee_sat)).collect();
-        let arrivals = drafts.into_iter().map(|draft| draft.arrival(false)).collect();
+        let arrivals = drafts.into_iter().map(|draft| draft.arrival(false, true)).collect();
         let mut replaced = self.apply(plan, arrivals, Some(Reason::Replaced));
         let accepted = |(txid, wtxid, size_vb, fee_sat)| {
             let (effective_with, replaced) = (effective_with.clone(), std::mem::take(&mut replaced));

@@ -1,8 +1,8 @@
 //! The mempool as a file: Bitcoin Core's `mempool.dat`, versions 1 and 2.
 //!
-//! In:     the mempool; or bytes of a file.
-//! Out:    bytes; or [`Saved`], and counts of what was taken back.
-//! Fails:  [`SavedError`] where bytes end early, are no transaction, or have a version we do not know.
+//! In:     the mempool; or a file, of which a few megabytes are held at a time.
+//! Out:    bytes, a part at a time; or what a file holds, transaction by transaction ([`SavedReader`]).
+//! Fails:  [`SavedError`] where bytes cannot be read, end early, are no transaction, or have a version we do not know.
 //! Source: Bitcoin Core, `node/mempool_persist.cpp`. Version 2 hides everything behind its key by XOR, so that programs that
 //!         look for signatures of harmful files find none.
 //!
@@ -18,13 +18,16 @@
 //! Numbers are little endian. The byte at position `p` of a file of version 2 is XORed with byte `p mod 8` of the key.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
+use primitives::block::BLOCK_BYTES_MAX;
 use primitives::encode::{compact_size, put_compact_size};
 use primitives::transaction::length_of_first;
 use primitives::{Transaction, Txid};
 use stdx::bytes::Reader;
 
-use super::accept::Accept;
+use super::entry::Entry;
 use super::pool::Mempool;
 
 /// Without a key.
@@ -32,7 +35,13 @@ const VERSION_PLAIN: u64 = 1;
 /// With a key.
 const VERSION_KEYED: u64 = 2;
 /// Bytes of the key.
-const KEY_BYTES: usize = 8;
+pub const KEY_BYTES: usize = 8;
+/// Bytes of a file held at a time: two of the largest transactions with what stands beside them.
+const WINDOW_BYTES: usize = 2 * RECORD_BYTES_MAX;
+/// Most bytes of one record: a transaction as large as a block, and two numbers.
+const RECORD_BYTES_MAX: usize = BLOCK_BYTES_MAX + 16;
+/// Bytes written at a time.
+const PART_BYTES: usize = 1 << 20;
 
 /// A transaction of a file.
 pub struct SavedTx {
@@ -44,37 +53,22 @@ pub struct SavedTx {
     pub delta_sat: i64,
 }
 
-/// What a file holds.
+/// What stands behind the transactions.
 #[derive(Default)]
-pub struct Saved {
-    /// Transactions, parents first.
-    pub txs: Vec<SavedTx>,
+pub struct SavedTail {
     /// Additions to fees of transactions that were not in the mempool.
     pub deltas: Vec<(Txid, i64)>,
     /// Own transactions that no peer had asked for.
     pub unbroadcast: Vec<Txid>,
 }
 
-/// What became of a file's transactions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Loaded {
-    /// Taken.
-    pub taken: u64,
-    /// Older than transactions stay.
-    pub expired: u64,
-    /// There already.
-    pub known: u64,
-    /// Refused.
-    pub refused: u64,
-}
-
 /// Why bytes are no file of a mempool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SavedError {
-    /// They end early, or a transaction does not parse.
+    /// They cannot be read, end early, or a transaction does not parse.
     Damaged {
         /// Position of what could not be read.
-        position: usize,
+        position: u64,
     },
     /// A version that we do not know.
     UnknownVersion {
@@ -96,108 +90,180 @@ impl fmt::Display for SavedError {
 
 impl std::error::Error for SavedError {}
 
-impl Saved {
-    /// Reads a file.
-    pub fn decode(mut bytes: Vec<u8>) -> Result<Saved, SavedError> {
-        let damaged = |reader: &Reader<'_>| SavedError::Damaged { position: reader.position() };
-        let mut reader = Reader::new(&bytes);
-        let version = reader.u64().map_err(|_| damaged(&reader))?;
-        let start = match version {
-            VERSION_PLAIN => 8,
+/// Fills a buffer with the bytes of a file from a position on.
+pub type Source<'a> = Box<dyn Fn(&mut [u8], u64) -> io::Result<()> + Send + 'a>;
+
+/// Reads a file, a window at a time.
+pub struct SavedReader<'a> {
+    source: Source<'a>,
+    length: u64,
+    key: [u8; KEY_BYTES],
+    window: Vec<u8>,
+    /// Position of the window in the file, and of what comes next in the window.
+    start: u64,
+    at: usize,
+    left: u64,
+}
+
+impl<'a> SavedReader<'a> {
+    /// Begins to read a file of `length` bytes.
+    pub fn open(source: Source<'a>, length: u64) -> Result<SavedReader<'a>, SavedError> {
+        let key = [0; KEY_BYTES];
+        let mut reader = SavedReader { source, length, key, window: Vec::new(), start: 0, at: 0, left: 0 };
+        let version = reader.read(8, |bytes| bytes.u64().ok())?;
+        match version {
+            VERSION_PLAIN => {}
             VERSION_KEYED => {
-                let length = compact_size(&mut reader).map_err(|_| damaged(&reader))?;
-                let key: [u8; KEY_BYTES] = reader.array().map_err(|_| damaged(&reader))?;
-                if length != KEY_BYTES as u64 {
+                let length_and_key = |bytes: &mut Reader<'_>| Some((bytes.u8().ok()?, bytes.array().ok()?));
+                let (length, key) = reader.read(9, length_and_key)?;
+                if usize::from(length) != KEY_BYTES {
                     return Err(SavedError::Damaged { position: 8 });
                 }
-                let start = reader.position();
-                apply_key(&mut bytes, start, key);
-                start
+                reader.key = key;
+                let from = (reader.start + reader.at as u64) as usize;
+                apply_key(&mut reader.window[from..], from as u64, key);
             }
             version => return Err(SavedError::UnknownVersion { version }),
-        };
-        let mut reader = Reader::new(&bytes[start..]);
-        let read = read_body(&bytes[start..], &mut reader);
-        read.ok_or(SavedError::Damaged { position: start + reader.position() })
+        }
+        reader.left = reader.read(8, |bytes| bytes.u64().ok())?;
+        Ok(reader)
+    }
+
+    /// Transactions not read yet, as the file says.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The next transaction; none after the last.
+    pub fn next_tx(&mut self) -> Result<Option<SavedTx>, SavedError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let saved = self.read(RECORD_BYTES_MAX, |bytes| {
+            let mut rest = *bytes;
+            let length = length_of_first(rest.take(rest.left()).ok()?).ok()?;
+            let transaction = Transaction::parse(bytes.take(length).ok()?).ok()?;
+            Some(SavedTx { transaction, time_s: bytes.u64().ok()? as i64, delta_sat: bytes.u64().ok()? as i64 })
+        })?;
+        self.left -= 1;
+        Ok(Some(saved))
+    }
+
+    /// What stands behind the transactions; all of them must have been read.
+    pub fn tail(&mut self) -> Result<SavedTail, SavedError> {
+        assert_eq!(self.left, 0, "transactions come first");
+        let mut tail = SavedTail::default();
+        for _ in 0..self.read(9, |bytes| compact_size(bytes).ok())? {
+            let delta = |bytes: &mut Reader<'_>| Some((Txid(bytes.array().ok()?), bytes.u64().ok()? as i64));
+            tail.deltas.push(self.read(40, delta)?);
+        }
+        for _ in 0..self.read(9, |bytes| compact_size(bytes).ok())? {
+            tail.unbroadcast.push(self.read(32, |bytes| Some(Txid(bytes.array().ok()?)))?);
+        }
+        Ok(tail)
+    }
+
+    /// Reads something of `most` bytes at most.
+    fn read<T>(&mut self, most: usize, what: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, SavedError> {
+        let position = self.start + self.at as u64;
+        let damaged = SavedError::Damaged { position };
+        if self.window.len() - self.at < most && self.start + (self.window.len() as u64) < self.length {
+            let bytes = (self.length - position).min(WINDOW_BYTES as u64) as usize;
+            let mut window = vec![0; bytes];
+            (self.source)(&mut window, position).map_err(|_| damaged)?;
+            apply_key(&mut window, position, self.key);
+            (self.window, self.start, self.at) = (window, position, 0);
+        }
+        let mut reader = Reader::new(&self.window[self.at..]);
+        let read = what(&mut reader).ok_or(damaged)?;
+        self.at += reader.position();
+        Ok(read)
     }
 }
 
-fn apply_key(bytes: &mut [u8], start: usize, key: [u8; KEY_BYTES]) {
-    for (position, byte) in bytes.iter_mut().enumerate().skip(start) {
-        *byte ^= key[position % KEY_BYTES];
+/// `start`: position of the first byte in the file.
+fn apply_key(bytes: &mut [u8], start: u64, key: [u8; KEY_BYTES]) {
+    if key == [0; KEY_BYTES] {
+        return;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte ^= key[((start + index as u64) % KEY_BYTES as u64) as usize];
     }
 }
 
-fn read_body(bytes: &[u8], reader: &mut Reader<'_>) -> Option<Saved> {
-    let mut saved = Saved::default();
-    let count = reader.u64().ok()?;
-    for _ in 0..count {
-        let length = length_of_first(&bytes[reader.position()..]).ok()?;
-        let transaction = Transaction::parse(reader.take(length).ok()?).ok()?;
-        let (time_s, delta_sat) = (reader.u64().ok()? as i64, reader.u64().ok()? as i64);
-        saved.txs.push(SavedTx { transaction, time_s, delta_sat });
-    }
-    for _ in 0..compact_size(reader).ok()? {
-        saved.deltas.push((Txid(reader.array().ok()?), reader.u64().ok()? as i64));
-    }
-    for _ in 0..compact_size(reader).ok()? {
-        saved.unbroadcast.push(Txid(reader.array().ok()?));
-    }
-    Some(saved)
+/// A mempool as it was at one moment, to be written without holding its lock.
+pub struct Dump {
+    txs: Vec<(Arc<Entry>, i64)>,
+    deltas: Vec<(Txid, i64)>,
+    unbroadcast: Vec<Txid>,
 }
 
 impl Mempool {
-    /// The mempool as a file; `key` is 8 random bytes for version 2, none writes version 1.
-    pub fn encode(&self, key: Option<[u8; KEY_BYTES]>) -> Vec<u8> {
-        let mut out = if key.is_some() { VERSION_KEYED } else { VERSION_PLAIN }.to_le_bytes().to_vec();
-        if let Some(key) = key {
-            out.push(KEY_BYTES as u8);
-            out.extend(key);
+    /// What a file is to hold.
+    pub fn dump(&self) -> Dump {
+        let delta_sat = |entry: &Arc<Entry>| self.deltas.get(&entry.txid).copied().unwrap_or(0);
+        Dump {
+            txs: self.entries().map(|entry| (entry.clone(), delta_sat(entry))).collect(),
+            deltas: self.prioritised().filter(|(.., here)| !here).map(|(txid, delta, _)| (txid, delta)).collect(),
+            unbroadcast: self.unbroadcast.iter().copied().collect(),
         }
-        let start = out.len();
-        out.extend((self.len() as u64).to_le_bytes());
-        for entry in self.entries() {
-            let delta_sat = self.deltas.get(&entry.txid).copied().unwrap_or(0);
-            out.extend(entry.tx().raw());
-            out.extend((entry.time_s as i64).to_le_bytes());
-            out.extend(delta_sat.to_le_bytes());
+    }
+}
+
+/// Hides what is written, and hands it on a part at a time.
+struct Parts<'a> {
+    put: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
+    key: [u8; KEY_BYTES],
+    part: Vec<u8>,
+    start: u64,
+}
+
+impl Parts<'_> {
+    fn hand_on(&mut self, least: usize) -> io::Result<()> {
+        if self.part.len() > least {
+            apply_key(&mut self.part, self.start, self.key);
+            (self.put)(&self.part)?;
+            self.start += self.part.len() as u64;
+            self.part.clear();
         }
-        let others: Vec<_> = self.deltas.iter().filter(|(txid, _)| self.get(txid).is_none()).collect();
-        put_compact_size(&mut out, others.len() as u64);
-        for (txid, delta_sat) in others {
-            out.extend(txid.0);
-            out.extend(delta_sat.to_le_bytes());
-        }
-        put_compact_size(&mut out, self.unbroadcast.len() as u64);
-        self.unbroadcast.iter().for_each(|txid| out.extend(txid.0));
-        if let Some(key) = key {
-            apply_key(&mut out, start, key);
-        }
-        out
+        Ok(())
+    }
+}
+
+impl Dump {
+    /// Number of transactions.
+    pub fn tx_count(&self) -> usize {
+        self.txs.len()
     }
 
-    /// Takes a file's transactions in, as if they came from a peer at the time they came.
-    pub fn load(&mut self, saved: &Saved, now_s: u64) -> Loaded {
-        let mut loaded = Loaded::default();
-        for SavedTx { transaction, time_s, delta_sat } in &saved.txs {
-            let txid = transaction.tx().txid();
-            if *delta_sat != 0 {
-                self.prioritise(&txid, *delta_sat);
-            }
-            let oldest_s = now_s.saturating_sub(self.policy.expiry_s) as i64;
-            if *time_s <= oldest_s {
-                loaded.expired += 1;
-                continue;
-            }
-            match self.accept(transaction, &Accept::at((*time_s as u64).min(now_s))) {
-                Ok(_) => loaded.taken += 1,
-                Err(_) if self.get(&txid).is_some() => loaded.known += 1,
-                Err(_) => loaded.refused += 1,
-            }
+    /// Writes the file; `key` is 8 random bytes for version 2, none writes version 1. Returns its length.
+    pub fn write(&self, key: Option<[u8; KEY_BYTES]>, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<u64> {
+        let mut begin = if key.is_some() { VERSION_KEYED } else { VERSION_PLAIN }.to_le_bytes().to_vec();
+        if let Some(key) = key {
+            begin.push(KEY_BYTES as u8);
+            begin.extend(key);
         }
-        saved.deltas.iter().for_each(|(txid, delta_sat)| self.prioritise(txid, *delta_sat));
-        saved.unbroadcast.iter().for_each(|txid| self.set_unbroadcast(txid));
-        self.limit(now_s);
-        loaded
+        put(&begin)?;
+        let (start, part) = (begin.len() as u64, (self.txs.len() as u64).to_le_bytes().to_vec());
+        let mut parts = Parts { put, key: key.unwrap_or_default(), part, start };
+        for (entry, delta_sat) in &self.txs {
+            parts.part.extend(entry.tx().raw());
+            parts.part.extend((entry.time_s as i64).to_le_bytes());
+            parts.part.extend(delta_sat.to_le_bytes());
+            parts.hand_on(PART_BYTES)?;
+        }
+        put_compact_size(&mut parts.part, self.deltas.len() as u64);
+        for (txid, delta_sat) in &self.deltas {
+            parts.part.extend(txid.0);
+            parts.part.extend(delta_sat.to_le_bytes());
+            parts.hand_on(PART_BYTES)?;
+        }
+        put_compact_size(&mut parts.part, self.unbroadcast.len() as u64);
+        for txid in &self.unbroadcast {
+            parts.part.extend(txid.0);
+            parts.hand_on(PART_BYTES)?;
+        }
+        parts.hand_on(0)?;
+        Ok(parts.start)
     }
 }

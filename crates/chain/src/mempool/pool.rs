@@ -66,6 +66,7 @@ pub(super) struct Arrival {
     pub entry: Entry,
     pub parents: Vec<Kin>,
     pub estimable: bool,
+    pub announce: bool,
     /// It was here a moment ago, and nobody was told that it left.
     pub quiet: bool,
 }
@@ -218,6 +219,11 @@ impl Mempool {
         self.spent.get(outpoint).copied()
     }
 
+    /// All wtxids, in no order that means anything: a look along one table, for a block's short identifiers.
+    pub fn wtxids(&self) -> impl Iterator<Item = &Wtxid> + '_ {
+        self.by_wtxid.keys()
+    }
+
     /// Slots in use, in no order that means anything.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         (0..self.nodes.len() as Slot).filter(|&slot| self.nodes[slot as usize].is_some())
@@ -349,7 +355,7 @@ impl Mempool {
     }
 
     fn insert_node(&mut self, arrival: Arrival, before: &[Slot]) -> Slot {
-        let Arrival { entry, parents, estimable, quiet } = arrival;
+        let Arrival { entry, parents, estimable, announce, quiet } = arrival;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(None);
             self.nodes.len() as Slot - 1
@@ -381,7 +387,7 @@ impl Mempool {
         let entry = Arc::new(entry);
         if !quiet {
             let sequence = self.next_sequence();
-            self.tell(Event::Added { entry: entry.clone(), sequence, estimable });
+            self.tell(Event::Added { entry: entry.clone(), sequence, estimable, announce });
         }
         self.nodes[slot as usize] =
             Some(Node { entry, delta_sat, parents, children: Vec::new(), cluster: 0, place: 0 });

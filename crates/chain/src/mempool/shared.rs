@@ -59,15 +59,20 @@ impl SharedMempool {
 
     /// Takes transactions in order; a later one may spend from an earlier one. Signatures of all go to the engine together.
     pub fn accept_all(&self, transactions: &[Transaction], how: &Accept) -> Vec<Result<Accepted, Rejected>> {
+        self.accept_each(&transactions.iter().map(|transaction| (transaction, *how)).collect::<Vec<_>>())
+    }
+
+    /// The same, each in its own way.
+    pub fn accept_each(&self, transactions: &[(&Transaction, Accept)]) -> Vec<Result<Accepted, Rejected>> {
         let works: Vec<ScriptWork> = {
             let mempool = self.read();
             // What is refused here is refused again below, with its reason as of then.
             let mut others = Others::new();
             let mut works = Vec::with_capacity(transactions.len());
-            for (index, transaction) in transactions.iter().enumerate() {
+            for (index, (transaction, how)) in transactions.iter().enumerate() {
                 works.extend(mempool.prepare(transaction, &others, how).ok().flatten());
                 if index + 1 < transactions.len() {
-                    others.insert(transaction.tx().txid(), transaction.clone());
+                    others.insert(transaction.tx().txid(), (*transaction).clone());
                 }
             }
             works
@@ -80,7 +85,7 @@ impl SharedMempool {
                 mempool.remember(work);
             }
         }
-        transactions.iter().map(|transaction| mempool.accept(transaction, how)).collect()
+        transactions.iter().map(|(transaction, how)| mempool.accept(transaction, how)).collect()
     }
 
     /// Inputs and signatures judged so far.

@@ -184,6 +184,8 @@ fn subscribers_hear_every_change_in_order() {
     let second = Draft::new(&[a], &[980_000]).tx();
     world.must(&first);
     world.must(&second);
+    world.pool.announce_again(&txid(&second));
+    world.pool.announce_again(&txid(&first));
     world.mine(&[second]);
     let told: Vec<(String, u64)> = events
         .try_iter()
@@ -191,9 +193,10 @@ fn subscribers_hear_every_change_in_order() {
             Event::Added { sequence, estimable, .. } => (format!("added {estimable}"), sequence),
             Event::Removed { reason, sequence, .. } => (reason.name().to_owned(), sequence),
             Event::Block { height, .. } => ("block".to_owned(), u64::from(height)),
+            Event::Offered { .. } => ("offered".to_owned(), 0),
         })
         .collect();
-    let want = [("added true", 1), ("replaced", 2), ("added true", 3), ("block", 4), ("block", 1_001)];
+    let want = [("added true", 1), ("replaced", 2), ("added true", 3), ("offered", 0), ("block", 4), ("block", 1_001)];
     assert_eq!(told, want.map(|(word, number)| (word.to_owned(), number)));
     assert_eq!(world.pool.sequence(), 5);
 }

@@ -5,7 +5,6 @@
 //! Fails:  panics.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +21,7 @@ use serve::rpc::answer::{Allowed, Answer, AnswerLimits, answer};
 use serve::rpc::auth::Users;
 use serve::rpc::env::Env;
 use serve::rpc::needs::{
-    AddedNode, Ban, Host, KnownAddress, Network, NetworkState, Orphan, Peer, Reachable, Refusal, Traffic,
+    AddedNode, Ban, Host, KnownAddress, Network, NetworkState, Orphan, Peer, RawAddress, Reachable, Refusal, Traffic,
 };
 use serve::rpc::{Config, ServerHandle, start};
 use sim::forge::{Forge, ForgeOptions};
@@ -90,7 +89,7 @@ impl Clock for TestHost {
 #[derive(Default)]
 pub struct TestPeers {
     active: AtomicBool,
-    bans: Mutex<Vec<(IpAddr, u8, u64)>>,
+    bans: Mutex<Vec<(String, u64)>>,
     nodes: Mutex<Vec<String>>,
 }
 
@@ -120,6 +119,7 @@ impl Network for TestPeers {
             id: 3,
             address: "5.6.7.8:8333".into(),
             network: "ipv4",
+            mapped_as: 64_512,
             services: 1 << 40 | 9,
             ping: Some(std::time::Duration::from_micros(1500)),
             user_agent: "/X:1\"/".into(),
@@ -178,21 +178,28 @@ impl Network for TestPeers {
         id == 3
     }
 
-    fn ban(&self, address: IpAddr, prefix: u8, until_s: u64) -> Result<(), Refusal> {
-        self.bans.lock().unwrap().push((address, prefix, until_s));
+    fn ban(&self, subnet: &str, time_s: i64, absolute: bool) -> Result<(), Refusal> {
+        if subnet == "x" {
+            return Err(Refusal::new(-30, "Error: Invalid IP/Subnet"));
+        }
+        let until_s = if absolute { time_s } else { 100 + time_s };
+        self.bans.lock().unwrap().push((subnet.into(), until_s as u64));
         Ok(())
     }
 
-    fn unban(&self, address: IpAddr, prefix: u8) -> bool {
+    fn unban(&self, subnet: &str) -> Result<(), Refusal> {
         let mut bans = self.bans.lock().unwrap();
         let before = bans.len();
-        bans.retain(|ban| (ban.0, ban.1) != (address, prefix));
-        bans.len() < before
+        bans.retain(|ban| ban.0 != subnet);
+        match bans.len() < before {
+            true => Ok(()),
+            false => Err(Refusal::new(-30, "Error: Unban failed.")),
+        }
     }
 
     fn bans(&self) -> Vec<Ban> {
         let bans = self.bans.lock().unwrap();
-        bans.iter().map(|ban| Ban { subnet: format!("{}/{}", ban.0, ban.1), since_s: 0, until_s: ban.2 }).collect()
+        bans.iter().map(|ban| Ban { subnet: ban.0.clone(), since_s: 0, until_s: ban.1 }).collect()
     }
 
     fn clear_bans(&self) {
@@ -203,8 +210,16 @@ impl Network for TestPeers {
         vec![KnownAddress { time_s: 1, services: 9, address: "9.9.9.9".into(), port: 8333, network: "ipv4" }]
     }
 
-    fn add_address(&self, _: IpAddr, _: u16, tried: bool) -> Result<(), String> {
-        if tried { Err("failed-adding-to-tried".into()) } else { Ok(()) }
+    fn add_address(&self, _: &str, _: u16, tried: bool) -> Result<Option<&'static str>, Refusal> {
+        Ok(tried.then_some("failed-adding-to-tried"))
+    }
+
+    fn raw_addresses(&self, tried: bool) -> Vec<RawAddress> {
+        let known = KnownAddress { time_s: 1, services: 9, address: "9.9.9.9".into(), port: 8333, network: "ipv4" };
+        let systems = if tried { (0, 64_512) } else { (64_513, 0) };
+        let (source, source_network) = ("8.8.8.8".into(), "ipv4");
+        let (mapped_as, source_mapped_as) = systems;
+        vec![RawAddress { bucket: 7, position: 63, known, mapped_as, source, source_network, source_mapped_as }]
     }
 
     fn address_counts(&self) -> Vec<(&'static str, u64, u64)> {

@@ -10,13 +10,13 @@
 use std::collections::BTreeMap;
 
 use super::book::Book;
-use super::group::HostKind;
 use crate::entropy::{self, Entropy};
+use crate::hosts::HostKind;
 use crate::wire::PeerAddress;
 use crate::wire::limits::ADDRESSES_MAX;
 
 /// Most of the book that is ever told; Core's `MAX_PCT_ADDR_TO_SEND`.
-const PERCENT_MAX: usize = 23;
+pub const PERCENT_MAX: usize = 23;
 /// How long an answer lasts at least, in seconds ...
 const LASTS_S: u64 = 21 * 3600;
 /// ... and how much longer at most.

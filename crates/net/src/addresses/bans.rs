@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::subnet::Subnet;
+use crate::hosts::Subnet;
 use crate::wire::Host;
 
 /// Hosts of one generation of the discouraged; two are kept.

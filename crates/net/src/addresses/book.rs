@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::buckets::{BUCKET_SIZE, BookKey, NEW_BUCKETS, TRIED_BUCKETS};
 use super::entry::Entry;
-use super::group::{HostKind, is_routable};
 use crate::entropy::{self, Entropy};
+use crate::hosts::{Groups, HostKind, is_routable};
 use crate::wire::{Endpoint, Host, PeerAddress, Services};
 
 /// Places an address that was told may stand in; Core's `ADDRMAN_NEW_BUCKETS_PER_ADDRESS`.
@@ -52,6 +52,19 @@ impl Reachable {
     }
 }
 
+/// A place of the book, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawEntry {
+    /// The bucket.
+    pub bucket: usize,
+    /// The place in it.
+    pub position: usize,
+    /// What stands there.
+    pub address: PeerAddress,
+    /// Who told it.
+    pub source: Host,
+}
+
 /// All addresses we know.
 #[derive(Debug)]
 pub struct Book {
@@ -75,7 +88,12 @@ pub struct Book {
 impl Book {
     /// An empty book with a secret of its own.
     pub fn new(entropy: &mut dyn Entropy) -> Book {
-        Book::with_key(BookKey([entropy::number(entropy), entropy::number(entropy)]))
+        Book::grouped(Groups::default(), entropy)
+    }
+
+    /// An empty book that groups hosts this way.
+    pub fn grouped(groups: Groups, entropy: &mut dyn Entropy) -> Book {
+        Book::with_key(BookKey { secret: [entropy::number(entropy), entropy::number(entropy)], groups })
     }
 
     pub(super) fn with_key(key: BookKey) -> Book {
@@ -447,6 +465,16 @@ impl Book {
             }
         }
         sample
+    }
+
+    /// Every place that is taken, of addresses told or of those that answered: bucket, position, what stands there.
+    pub fn raw(&self, tried: bool) -> impl Iterator<Item = RawEntry> {
+        let table = if tried { &self.tried } else { &self.new };
+        table.iter().enumerate().filter_map(|(at, place)| {
+            let entry = self.entry(place.checked_sub(1)?);
+            let (bucket, position) = (at / BUCKET_SIZE, at % BUCKET_SIZE);
+            Some(RawEntry { bucket, position, address: entry.address(), source: entry.source })
+        })
     }
 
     /// Puts back an entry of a file; false where its place is taken.

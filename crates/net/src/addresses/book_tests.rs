@@ -3,6 +3,7 @@
 use super::book::{Book, Reachable};
 use super::file::FileError;
 use super::*;
+use crate::hosts::{Groups, HostKind, is_routable};
 use crate::wire::{Endpoint, Host, PeerAddress, Services};
 use stdx::random::Random;
 
@@ -123,7 +124,7 @@ fn the_tables_agree_after_any_operations() {
         }
         book.check_consistency();
         assert!(book.len() > 500, "seed {seed}: {}", book.len());
-        let again = Book::decode(&book.encode(MAGIC), MAGIC, now_s).unwrap();
+        let again = Book::decode(&book.encode(MAGIC), MAGIC, Groups::default(), now_s).unwrap();
         again.check_consistency();
         assert!(again.len() * 10 > book.len() * 9, "{} of {} come back", again.len(), book.len());
         assert_eq!(again.counts(HostKind::V4).1, book.counts(HostKind::V4).1, "all that answered come back");
@@ -185,7 +186,7 @@ fn a_place_among_those_tried_is_given_up_after_a_test_only() {
     const HOUR_S: u64 = 3600;
     #[track_caller]
     fn check(
-        key: super::buckets::BookKey,
+        key: [u64; 2],
         first: Endpoint,
         rival: Endpoint,
         then: impl Fn(&mut Book),
@@ -193,6 +194,7 @@ fn a_place_among_those_tried_is_given_up_after_a_test_only() {
         want_first: bool,
         want_waiting: bool,
     ) {
+        let key = super::buckets::BookKey { secret: key, groups: Groups::default() };
         let (mut book, mut random) = (Book::with_key(key), Random::new(1));
         let tell = |endpoint| PeerAddress { endpoint, ..address(0) };
         book.add(&[tell(first)], &v4(9 << 24), 0, NOW_S, &mut random);
@@ -208,12 +210,12 @@ fn a_place_among_those_tried_is_given_up_after_a_test_only() {
         assert_eq!(book.len(), 2, "who lost is told again");
     }
     let at = NOW_S + 5 * HOUR_S;
-    check(key, first, rival, |_| (), at + 60, true, true);
-    check(key, first, rival, |book| assert!(book.good(&first, at + 30)), at + 60, true, false);
-    check(key, first, rival, |book| book.attempt(&first, false, at + 30), at + 90, true, true);
-    check(key, first, rival, |book| book.attempt(&first, false, at + 30), at + 91, false, false);
-    check(key, first, rival, |_| (), at + 40 * 60, true, true);
-    check(key, first, rival, |_| (), at + 40 * 60 + 1, false, false);
+    check(key.secret, first, rival, |_| (), at + 60, true, true);
+    check(key.secret, first, rival, |book| assert!(book.good(&first, at + 30)), at + 60, true, false);
+    check(key.secret, first, rival, |book| book.attempt(&first, false, at + 30), at + 90, true, true);
+    check(key.secret, first, rival, |book| book.attempt(&first, false, at + 30), at + 91, false, false);
+    check(key.secret, first, rival, |_| (), at + 40 * 60, true, true);
+    check(key.secret, first, rival, |_| (), at + 40 * 60 + 1, false, false);
 }
 
 fn book_of_all(book: &mut Book, told: &[PeerAddress], random: &mut Random) {
@@ -259,21 +261,21 @@ fn files_come_back_and_damage_is_seen() {
     book.add(&[address(1), PeerAddress { endpoint: onion, ..address(1) }], &v4(9 << 24), 0, NOW_S, &mut random);
     book.good(&onion, NOW_S);
     let bytes = book.encode(MAGIC);
-    let again = Book::decode(&bytes, MAGIC, NOW_S).unwrap();
+    let again = Book::decode(&bytes, MAGIC, Groups::default(), NOW_S).unwrap();
     let sorted = |book: &Book| {
         let mut entries: Vec<String> = book.entries().map(|entry| format!("{:?}", entry.endpoint)).collect();
         entries.sort();
-        (entries, book.counts(HostKind::V4), book.counts(HostKind::Onion), book.key)
+        (entries, book.counts(HostKind::V4), book.counts(HostKind::Onion), book.key.secret)
     };
     assert_eq!(sorted(&again), sorted(&book));
-    assert_eq!(Book::decode(&bytes, [9; 4], NOW_S).err(), Some(FileError::OtherNetwork));
+    assert_eq!(Book::decode(&bytes, [9; 4], Groups::default(), NOW_S).err(), Some(FileError::OtherNetwork));
     for end in 0..bytes.len() {
-        assert!(Book::decode(&bytes[..end], MAGIC, NOW_S).is_err(), "{end}");
+        assert!(Book::decode(&bytes[..end], MAGIC, Groups::default(), NOW_S).is_err(), "{end}");
     }
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1;
-        assert!(Book::decode(&flipped, MAGIC, NOW_S).is_err(), "{at}");
+        assert!(Book::decode(&flipped, MAGIC, Groups::default(), NOW_S).is_err(), "{at}");
     }
     let anchors = [address(1), address(2), address(3)];
     let bytes = encode_anchors(&anchors, MAGIC);

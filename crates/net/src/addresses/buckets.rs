@@ -1,6 +1,6 @@
 //! Where an address may stand in the book.
 //!
-//! In:     an address, who told it, and a secret.
+//! In:     an address, who told it, a secret, and what makes groups.
 //! Out:    a bucket and a position in it.
 //! Fails:  never.
 //! Source: Bitcoin Core, `AddrInfo::GetNewBucket`, `GetTriedBucket`, `GetBucketPosition`; the hash here is SipHash.
@@ -10,7 +10,7 @@
 
 use bitcoin_hashes::siphash24;
 
-use super::group::Group;
+use crate::hosts::Groups;
 use crate::wire::{Endpoint, Host};
 
 /// Places in a bucket; Core's `ADDRMAN_BUCKET_SIZE`.
@@ -24,9 +24,12 @@ pub const NEW_BUCKETS_PER_SOURCE: u64 = 64;
 /// Buckets that addresses of one group can reach; Core's `ADDRMAN_TRIED_BUCKETS_PER_GROUP`.
 pub const TRIED_BUCKETS_PER_GROUP: u64 = 8;
 
-/// The secret of a book.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BookKey(pub [u64; 2]);
+/// The secret of a book, and what makes groups of hosts for it.
+#[derive(Clone, Debug)]
+pub struct BookKey {
+    pub secret: [u64; 2],
+    pub groups: Groups,
+}
 
 impl BookKey {
     fn hash(&self, parts: &[&[u8]]) -> u64 {
@@ -36,17 +39,17 @@ impl BookKey {
             bytes.push(part.len() as u8);
             bytes.extend_from_slice(part);
         }
-        siphash24::Hash::hash_to_u64_with_keys(self.0[0], self.0[1], &bytes)
+        siphash24::Hash::hash_to_u64_with_keys(self.secret[0], self.secret[1], &bytes)
     }
 
     /// A number for a group that nobody else can compute, for eviction.
     pub fn keyed_group(&self, host: &Host) -> u64 {
-        self.hash(&[b"group", Group::of(host).bytes()])
+        self.hash(&[b"group", self.groups.of(host).bytes()])
     }
 
     /// The place of an address that `source` told.
     pub fn new_place(&self, endpoint: &Endpoint, source: &Host) -> usize {
-        let (group, source) = (Group::of(&endpoint.host), Group::of(source));
+        let (group, source) = (self.groups.of(&endpoint.host), self.groups.of(source));
         let first = self.hash(&[b"new1", group.bytes(), source.bytes()]) % NEW_BUCKETS_PER_SOURCE;
         let bucket = self.hash(&[b"new2", source.bytes(), &first.to_le_bytes()]) % NEW_BUCKETS as u64;
         bucket as usize * BUCKET_SIZE + self.position(b"N", bucket, endpoint)
@@ -55,7 +58,7 @@ impl BookKey {
     /// The place of an address that answered.
     pub fn tried_place(&self, endpoint: &Endpoint) -> usize {
         let first = self.hash(&[b"tried1", &key(endpoint)]) % TRIED_BUCKETS_PER_GROUP;
-        let group = Group::of(&endpoint.host);
+        let group = self.groups.of(&endpoint.host);
         let bucket = self.hash(&[b"tried2", group.bytes(), &first.to_le_bytes()]) % TRIED_BUCKETS as u64;
         bucket as usize * BUCKET_SIZE + self.position(b"K", bucket, endpoint)
     }

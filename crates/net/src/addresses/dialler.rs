@@ -5,15 +5,15 @@
 //! Fails:  never.
 //! Source: Bitcoin Core, `CConnman::ThreadOpenConnections` and `ThreadOpenAddedConnections`.
 //!
-//! First the user's wishes; then anchors, full connections, connections for blocks only; then, from time to time, one connection
+//! First what was asked for once, then what the user wants kept; then anchors, full connections, connections for blocks only; then, from time to time, one connection
 //! more for blocks, to hear of headers from somebody new, and a feeler. No two chosen connections share a network group.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::book::{Book, Reachable};
-use super::group::{Group, HostKind};
 use crate::entropy::{self, Entropy};
+use crate::hosts::{Group, Groups, HostKind};
 use crate::moment::Moment;
 use crate::peer::ConnectionKind;
 use crate::wire::{Endpoint, Host, PeerAddress, Services};
@@ -24,6 +24,8 @@ const FEELER_INTERVAL: Duration = Duration::from_secs(2 * 60);
 const EXTRA_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// Time between two attempts at what the user asked for; Core's wait is a minute.
 const ADDED_INTERVAL: Duration = Duration::from_secs(60);
+/// Connections asked for once that wait to be opened; more are forgotten.
+const ASKED_MAX: usize = 100;
 /// Addresses looked at for one connection; Core's 100.
 const TRIES_MAX: u32 = 100;
 /// From this one on, those tried lately are taken too.
@@ -71,6 +73,13 @@ pub struct Dial {
     pub counts: bool,
 }
 
+impl Dial {
+    /// What the user, or a test, writes.
+    pub fn by_hand(text: &str, kind: ConnectionKind, encrypted: bool) -> Dial {
+        Dial { to: Destination::Added(text.to_owned()), kind, encrypted, counts: false }
+    }
+}
+
 /// A connection that is there or on its way.
 #[derive(Clone, Debug)]
 pub struct Connected {
@@ -82,14 +91,24 @@ pub struct Connected {
     pub kind: ConnectionKind,
 }
 
+/// What the user wants kept.
+#[derive(Debug)]
+struct Added {
+    text: String,
+    encrypted: bool,
+    last: Option<Moment>,
+}
+
 /// Chooses connections.
 #[derive(Debug)]
 pub struct Dialler {
     targets: Targets,
+    asked: VecDeque<Dial>,
     anchors: Vec<PeerAddress>,
-    added: Vec<(String, Option<Moment>)>,
+    added: Vec<Added>,
     reachable: Reachable,
     required: Services,
+    groups: Groups,
     next_feeler: Option<Moment>,
     next_extra: Option<Moment>,
 }
@@ -97,7 +116,24 @@ pub struct Dialler {
 impl Dialler {
     /// A dialler that takes hosts of reachable kinds with the services required.
     pub fn new(targets: Targets, anchors: Vec<PeerAddress>, reachable: Reachable, required: Services) -> Dialler {
-        Dialler { targets, anchors, added: Vec::new(), reachable, required, next_feeler: None, next_extra: None }
+        Dialler {
+            targets,
+            asked: VecDeque::new(),
+            anchors,
+            added: Vec::new(),
+            reachable,
+            required,
+            groups: Groups::default(),
+            next_feeler: None,
+            next_extra: None,
+        }
+    }
+
+    /// One that groups hosts this way.
+    #[must_use]
+    pub fn grouped(mut self, groups: Groups) -> Dialler {
+        self.groups = groups;
+        self
     }
 
     /// Changes how many connections there should be.
@@ -111,24 +147,31 @@ impl Dialler {
     }
 
     /// Keeps a connection to what the user wrote; false where it is kept already.
-    pub fn add(&mut self, text: &str) -> bool {
-        let is_new = self.added.iter().all(|(known, _)| known != text);
+    pub fn add(&mut self, text: &str, encrypted: bool) -> bool {
+        let is_new = self.added.iter().all(|known| known.text != text);
         if is_new {
-            self.added.push((text.to_owned(), None));
+            self.added.push(Added { text: text.to_owned(), encrypted, last: None });
         }
         is_new
+    }
+
+    /// Opens a connection once, before all others.
+    pub fn ask(&mut self, dial: Dial) {
+        if self.asked.len() < ASKED_MAX {
+            self.asked.push_back(dial);
+        }
     }
 
     /// Keeps it no longer; false where it was not kept.
     pub fn remove(&mut self, text: &str) -> bool {
         let count = self.added.len();
-        self.added.retain(|(known, _)| known != text);
+        self.added.retain(|known| known.text != text);
         self.added.len() < count
     }
 
     /// What the user wrote.
     pub fn added(&self) -> impl Iterator<Item = &str> {
-        self.added.iter().map(|(text, _)| text.as_str())
+        self.added.iter().map(|added| added.text.as_str())
     }
 
     /// The next connection to open.
@@ -139,15 +182,10 @@ impl Dialler {
         now: Moment,
         entropy: &mut dyn Entropy,
     ) -> Option<Dial> {
-        if let Some(text) = self.next_added(connected, now) {
-            return Some(Dial {
-                to: Destination::Added(text),
-                kind: ConnectionKind::Manual,
-                encrypted: true,
-                counts: false,
-            });
+        if let Some(dial) = self.asked.pop_front().or_else(|| self.next_added(connected, now)) {
+            return Some(dial);
         }
-        let groups = groups_of(connected);
+        let groups = groups_of(&self.groups, connected);
         if let Some(anchor) = self.next_anchor(connected, &groups) {
             return Some(self.dial(&anchor, ConnectionKind::BlocksOnly, connected));
         }
@@ -164,18 +202,18 @@ impl Dialler {
         Dial { to: Destination::Known(address.endpoint), kind, encrypted, counts: standing >= 2 }
     }
 
-    fn next_added(&mut self, connected: &[Connected], now: Moment) -> Option<String> {
+    fn next_added(&mut self, connected: &[Connected], now: Moment) -> Option<Dial> {
         let is_there = |text: &str| connected.iter().any(|one| one.added.as_deref() == Some(text));
         let is_due = |last: &Option<Moment>| last.is_none_or(|last| now.since(&last) >= ADDED_INTERVAL);
-        let (text, last) = self.added.iter_mut().find(|(text, last)| !is_there(text) && is_due(last))?;
-        *last = Some(now);
-        Some(text.clone())
+        let added = self.added.iter_mut().find(|added| !is_there(&added.text) && is_due(&added.last))?;
+        added.last = Some(now);
+        Some(Dial::by_hand(&added.text, ConnectionKind::Manual, added.encrypted))
     }
 
     fn next_anchor(&mut self, connected: &[Connected], groups: &BTreeSet<Group>) -> Option<PeerAddress> {
         while count(connected, ConnectionKind::BlocksOnly) < self.targets.blocks_only {
             let anchor = self.anchors.pop()?;
-            let is_fresh = !groups.contains(&Group::of(&anchor.endpoint.host));
+            let is_fresh = !groups.contains(&self.groups.of(&anchor.endpoint.host));
             if is_fresh && self.can_reach(&anchor.endpoint.host) && anchor.services.has(self.required) {
                 return Some(anchor);
             }
@@ -224,7 +262,7 @@ impl Dialler {
         for tries in 0..TRIES_MAX {
             let (address, last_try_s) = book.select(is_feeler, self.reachable, now.unix_s, entropy)?;
             let services = if is_feeler { Services::NETWORK } else { self.required };
-            let is_taken = !is_feeler && groups.contains(&Group::of(&address.endpoint.host));
+            let is_taken = !is_feeler && groups.contains(&self.groups.of(&address.endpoint.host));
             let is_connected = connected.iter().any(|one| one.endpoint == Some(address.endpoint));
             let is_recent = now.unix_s.saturating_sub(last_try_s) < 600 && tries < TRIES_RECENT;
             let is_odd_port = is_port_of_another(address.endpoint.port) && tries < TRIES_ANY_PORT;
@@ -237,12 +275,12 @@ impl Dialler {
 }
 
 /// Groups of the connections that were chosen or asked for; for networks whose addresses are random, groups mean nothing.
-fn groups_of(connected: &[Connected]) -> BTreeSet<Group> {
+fn groups_of(groups: &Groups, connected: &[Connected]) -> BTreeSet<Group> {
     let lasting = connected.iter().filter(|one| {
         matches!(one.kind, ConnectionKind::OutboundFull | ConnectionKind::BlocksOnly | ConnectionKind::Manual)
     });
     let hosts = lasting.filter_map(|one| one.endpoint).map(|endpoint| endpoint.host);
-    hosts.filter(Host::is_ip).map(|host| Group::of(&host)).collect()
+    hosts.filter(Host::is_ip).map(|host| groups.of(&host)).collect()
 }
 
 fn count(connected: &[Connected], kind: ConnectionKind) -> usize {
@@ -315,7 +353,7 @@ mod tests {
         let connected = fill(&mut dialler(Targets::USUAL), &mut book, NOW, &mut random);
         assert_eq!(count(&connected, ConnectionKind::OutboundFull), 8);
         assert_eq!(count(&connected, ConnectionKind::BlocksOnly), 2);
-        assert_eq!(groups_of(&connected).len(), 10);
+        assert_eq!(groups_of(&Groups::default(), &connected).len(), 10);
         assert_eq!(connected.len(), 10);
         // An attacker with one group gets one connection of ten.
         let mut book = self::book((0..4_000).map(|n| address(n, FULL_NODE, 8333)), &mut random);
@@ -345,7 +383,11 @@ mod tests {
         let mut book = book(std::iter::empty(), &mut random);
         let anchors = vec![address(1 << 16, FULL_NODE.and(Services::P2P_V2), 8333), address(2 << 16, FULL_NODE, 8333)];
         let mut dialler = Dialler::new(Targets::USUAL, anchors.clone(), Reachable::ALL, FULL_NODE);
-        assert!(dialler.add("1.2.3.4:8333") && !dialler.add("1.2.3.4:8333") && dialler.add("node.example"));
+        assert!(
+            dialler.add("1.2.3.4:8333", true)
+                && !dialler.add("1.2.3.4:8333", true)
+                && dialler.add("node.example", true)
+        );
         let connected = fill(&mut dialler, &mut book, NOW, &mut random);
         let kinds: Vec<ConnectionKind> = connected.iter().map(|one| one.kind).collect();
         use ConnectionKind::{BlocksOnly, Manual};
@@ -379,5 +421,21 @@ mod tests {
         }
         assert!((600..840).contains(&feelers), "{feelers} of 720");
         assert!((220..360).contains(&extras), "{extras} of 288");
+    }
+
+    #[test]
+    fn what_is_asked_for_once_comes_first_and_once() {
+        let mut random = Random::new(5);
+        let mut book = book(std::iter::empty(), &mut random);
+        let mut dialler = dialler(Targets::NONE);
+        dialler.add("kept:1", false);
+        let dial = Dial::by_hand("once:1", ConnectionKind::Feeler, true);
+        (0..2 * ASKED_MAX).for_each(|_| dialler.ask(dial.clone()));
+        for _ in 0..ASKED_MAX {
+            assert_eq!(dialler.next(&[], &mut book, NOW, &mut random), Some(dial.clone()));
+        }
+        let kept = Dial::by_hand("kept:1", ConnectionKind::Manual, false);
+        assert_eq!(dialler.next(&[], &mut book, NOW, &mut random), Some(kept));
+        assert_eq!(dialler.next(&[], &mut book, NOW, &mut random), None);
     }
 }

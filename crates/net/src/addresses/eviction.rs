@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::group::HostKind;
+use crate::hosts::HostKind;
 use crate::moment::Moment;
 use crate::peer::PeerId;
 

@@ -24,6 +24,7 @@ use stdx::checksum::checksum;
 use super::book::Book;
 use super::buckets::{BUCKET_SIZE, BookKey, NEW_BUCKETS, TRIED_BUCKETS};
 use super::entry::Entry;
+use crate::hosts::Groups;
 use crate::wire::{Host, PeerAddress, WireError};
 
 const BOOK: [u8; 4] = *b"AsAB";
@@ -75,11 +76,11 @@ impl<E: Into<WireError>> From<E> for FileError {
     }
 }
 
-fn head(kind: [u8; 4], magic: [u8; 4], key: BookKey, count: usize) -> Vec<u8> {
+fn head(kind: [u8; 4], magic: [u8; 4], secret: [u64; 2], count: usize) -> Vec<u8> {
     let mut bytes = kind.to_vec();
     bytes.push(VERSION);
     bytes.extend_from_slice(&magic);
-    key.0.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    secret.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     bytes.extend_from_slice(&(count as u32).to_le_bytes());
     bytes
 }
@@ -90,8 +91,8 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Checks all but the entries; gives key, count and the entries' bytes.
-fn open(bytes: &[u8], kind: [u8; 4], magic: [u8; 4]) -> Result<(BookKey, usize, Reader<'_>), FileError> {
+/// Checks all but the entries; gives secret, count and the entries' bytes.
+fn open(bytes: &[u8], kind: [u8; 4], magic: [u8; 4]) -> Result<([u64; 2], usize, Reader<'_>), FileError> {
     if !bytes.starts_with(&kind) {
         return Err(FileError::NotOurs);
     }
@@ -112,15 +113,15 @@ fn open(bytes: &[u8], kind: [u8; 4], magic: [u8; 4]) -> Result<(BookKey, usize, 
     if reader.array::<4>()? != magic {
         return Err(FileError::OtherNetwork);
     }
-    let key = BookKey([reader.u64()?, reader.u64()?]);
+    let secret = [reader.u64()?, reader.u64()?];
     let count = reader.u32()? as usize;
-    Ok((key, count, reader))
+    Ok((secret, count, reader))
 }
 
 impl Book {
     /// The book as bytes of a file.
     pub fn encode(&self, magic: [u8; 4]) -> Vec<u8> {
-        let mut bytes = head(BOOK, magic, self.key, self.len());
+        let mut bytes = head(BOOK, magic, self.key.secret, self.len());
         for entry in self.entries() {
             let time_s = u32::try_from(entry.seen_s).unwrap_or(u32::MAX);
             PeerAddress { time_s, services: entry.services, endpoint: entry.endpoint }.encode_v2(&mut bytes);
@@ -135,10 +136,10 @@ impl Book {
         seal(bytes)
     }
 
-    /// The book of a file.
-    pub fn decode(bytes: &[u8], magic: [u8; 4], now_s: u64) -> Result<Book, FileError> {
-        let (key, count, mut reader) = open(bytes, BOOK, magic)?;
-        let mut book = Book::with_key(key);
+    /// The book of a file, whose entries get the places that `groups` give them.
+    pub fn decode(bytes: &[u8], magic: [u8; 4], groups: Groups, now_s: u64) -> Result<Book, FileError> {
+        let (secret, count, mut reader) = open(bytes, BOOK, magic)?;
+        let mut book = Book::with_key(BookKey { secret, groups });
         for _ in 0..count.min(ENTRIES_MAX) {
             let address = PeerAddress::decode_v2(&mut reader)?;
             let (network, length) = (reader.u8()?, reader.u8()?);
@@ -156,7 +157,7 @@ impl Book {
 /// The peers to connect to first after a restart, as bytes of a file.
 pub fn encode_anchors(anchors: &[PeerAddress], magic: [u8; 4]) -> Vec<u8> {
     let anchors = &anchors[..anchors.len().min(ANCHORS_MAX)];
-    let mut bytes = head(ANCHORS, magic, BookKey([0, 0]), anchors.len());
+    let mut bytes = head(ANCHORS, magic, [0, 0], anchors.len());
     anchors.iter().for_each(|anchor| anchor.encode_v2(&mut bytes));
     seal(bytes)
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use bitcoin_hashes::siphash24;
 
 use super::book::Reachable;
-use super::group::{HostKind, is_routable};
 use crate::entropy::{self, Entropy};
+use crate::hosts::{HostKind, is_routable};
 use crate::moment::Moment;
 use crate::peer::PeerId;
 use crate::wire::limits::ADDRESSES_MAX;
@@ -35,6 +35,14 @@ const TELL_INTERVAL: Duration = Duration::from_secs(30);
 const OWN_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 /// Addresses of one generation that a peer is known to know; two are kept. Core's filter holds 5,000.
 const KNOWN_MAX: usize = 2_500;
+
+/// How sure it is that we can be reached at an endpoint: the machine has the address; we listen at it; somebody says so. Core's
+/// `LOCAL_IF`, `LOCAL_BIND`, `LOCAL_MANUAL`.
+pub const SCORE_FOUND: u32 = 1;
+/// See [`SCORE_FOUND`].
+pub const SCORE_BOUND: u32 = 2;
+/// See [`SCORE_FOUND`].
+pub const SCORE_GIVEN: u32 = 4;
 
 /// One peer's side.
 #[derive(Debug, Default)]
@@ -77,28 +85,39 @@ impl Listener {
 #[derive(Debug)]
 pub struct Gossip {
     key: [u64; 2],
-    own: Vec<Endpoint>,
+    own: Vec<(Endpoint, u32)>,
     reachable: Reachable,
     listeners: BTreeMap<PeerId, Listener>,
 }
 
 impl Gossip {
-    /// Nobody to tell yet; `own` is what we can be reached at.
+    /// Nobody to tell yet; `own` is what the user says we can be reached at.
     pub fn new(own: Vec<Endpoint>, reachable: Reachable, entropy: &mut dyn Entropy) -> Gossip {
         let key = [entropy::number(entropy), entropy::number(entropy)];
+        let own = own.into_iter().map(|endpoint| (endpoint, SCORE_GIVEN)).collect();
         Gossip { key, own, reachable, listeners: BTreeMap::new() }
     }
 
-    /// Another endpoint we can be reached at.
-    pub fn add_own(&mut self, endpoint: Endpoint) {
-        if !self.own.contains(&endpoint) {
-            self.own.push(endpoint);
+    /// Another endpoint we can be reached at, and how sure that is.
+    pub fn add_own(&mut self, endpoint: Endpoint, score: u32) {
+        if self.own.iter().all(|(known, _)| *known != endpoint) {
+            self.own.push((endpoint, score));
         }
     }
 
-    /// What we can be reached at.
-    pub fn own(&self) -> &[Endpoint] {
+    /// An endpoint we can be reached at no longer.
+    pub fn remove_own(&mut self, endpoint: &Endpoint) {
+        self.own.retain(|(known, _)| known != endpoint);
+    }
+
+    /// What we can be reached at, and how sure that is.
+    pub fn own(&self) -> &[(Endpoint, u32)] {
         &self.own
+    }
+
+    /// True for a peer that takes part.
+    pub fn has(&self, id: PeerId) -> bool {
+        self.listeners.contains_key(&id)
     }
 
     /// A peer takes part: one we connected to (and asked), or one that told or asked first.
@@ -160,7 +179,7 @@ impl Gossip {
                 && listener.next_own.is_none_or(|next| now >= next)
             {
                 listener.next_own = Some(now.after(entropy::exponential(entropy, OWN_INTERVAL)));
-                let own = self.own.iter().map(|endpoint| PeerAddress {
+                let own = self.own.iter().map(|(endpoint, _)| PeerAddress {
                     time_s: now.unix_s as u32,
                     services,
                     endpoint: *endpoint,
@@ -179,7 +198,8 @@ impl Gossip {
             addresses.truncate(ADDRESSES_MAX);
             // Several may have told the same one while it waited.
             addresses.retain(|address| {
-                let is_news = !listener.knows(&address.endpoint) || self.own.contains(&address.endpoint);
+                let is_news =
+                    !listener.knows(&address.endpoint) || self.own.iter().any(|(own, _)| *own == address.endpoint);
                 listener.learn(address.endpoint);
                 is_news
             });

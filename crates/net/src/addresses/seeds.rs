@@ -27,7 +27,7 @@ pub fn fixed_seeds(params: &Params, now_s: u64) -> Vec<PeerAddress> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addresses::is_routable;
+    use crate::hosts::is_routable;
     use primitives::Network;
 
     #[test]

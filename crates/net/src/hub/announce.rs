@@ -5,11 +5,11 @@
 //! Fails:  never.
 //! Source: Bitcoin Core, `NewPoWValidBlock`, `UpdatedBlockTip`, `SendMessages`; BIP 130, BIP 152.
 
-use primitives::{Block, Header};
+use primitives::{BlockHash, Header};
 
-use super::{Chain, Hub, Place};
+use super::{Chain, Hub, Newest, Place};
 use crate::peer::PeerId;
-use crate::wire::{CompactBlock, Inventory, InventoryKind, Message};
+use crate::wire::{Inventory, InventoryKind, Message};
 
 /// New headers told of at once; where more are new, or blocks were left, the last one's hash does. Core's
 /// `MAX_BLOCKS_TO_ANNOUNCE`.
@@ -34,16 +34,32 @@ impl<C: Chain> Hub<C> {
             1..=HEADERS_TOLD_MAX => (fork + 1..=tip.height).filter_map(|height| self.chain.on_best(height)).collect(),
             _ => vec![tip],
         };
-        let mut compact = None;
         for id in self.ids() {
             if self.talks.get(&id).is_some_and(|talk| talk.peer.is_ready()) && !self.knows(id, &tip) {
-                self.tell(id, &new, &mut compact);
+                self.tell(id, &new);
             }
         }
     }
 
-    /// Tells one peer of new blocks, lowest first; the compact form of the last is made when the first peer wants it.
-    fn tell(&mut self, id: PeerId, new: &[Place], compact: &mut Option<Message>) {
+    /// A block that follows the tip passed every rule that needs no coins: those who want blocks at once get it now, before
+    /// its scripts are judged (BIP 152 allows it; Core: `NewPoWValidBlock`).
+    pub(super) fn announce_early(&mut self, hash: &BlockHash) {
+        let Some(place) = self.chain.find(hash) else { return };
+        let follows = place.header.previous == self.chain.tip().hash && !place.is_invalid;
+        if !follows || self.chain.is_initial_download() {
+            return;
+        }
+        let parent = self.chain.tip();
+        for id in self.ids() {
+            let at_once = self.features(id).is_some_and(|features| features.compact_at_once);
+            if at_once && self.knows(id, &parent) && !self.knows(id, &place) {
+                self.tell(id, &[place]);
+            }
+        }
+    }
+
+    /// Tells one peer of new blocks, lowest first.
+    fn tell(&mut self, id: PeerId, new: &[Place]) {
         let Some(features) = self.features(id) else { return };
         let (at_once, headers) = (features.compact_at_once, features.prefers_headers);
         let tip = new.last().expect("the tip is new");
@@ -51,10 +67,7 @@ impl<C: Chain> Hub<C> {
         let lacks = new.iter().position(|place| !self.knows(id, place)).unwrap_or(new.len() - 1);
         let follows = self.chain.find(&new[lacks].header.previous).is_some_and(|parent| self.knows(id, &parent));
         let message = if at_once && follows && lacks + 1 == new.len() {
-            if compact.is_none() {
-                *compact = self.compact(tip);
-            }
-            compact.clone()
+            self.compact(tip)
         } else if headers && follows {
             let headers: Vec<Header> = new[lacks..].iter().map(|place| place.header).collect();
             Some(Message::Headers(headers))
@@ -69,7 +82,11 @@ impl<C: Chain> Hub<C> {
     }
 
     fn compact(&mut self, place: &Place) -> Option<Message> {
-        let block = Block::parse(self.chain.block(&place.hash)?).ok()?;
-        Some(Message::CompactBlock(CompactBlock::of(&block, self.random.next_u64())))
+        if self.newest.as_ref().is_none_or(|newest| newest.hash != place.hash) {
+            let block = self.parse_block(self.chain.block(&place.hash)?)?;
+            self.newest = Some(Newest::new(place.hash, block));
+        }
+        let nonce = self.random.next_u64();
+        Some(self.newest.as_mut()?.compact(nonce).clone())
     }
 }

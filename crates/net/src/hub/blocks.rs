@@ -9,10 +9,10 @@
 
 use consensus::Work;
 use consensus::header::{check_proof_of_work, work_of};
-use primitives::BlockHash;
+use primitives::{Block, BlockHash};
 
 use super::talk::Pending;
-use super::{Chain, Hub, JUDGED_BLOCKS_MAX, Judgement, Place};
+use super::{Chain, Hub, JUDGED_BLOCKS_MAX, Judgement, Newest, Place};
 use crate::peer::{COMPACT_VERSION, End, PeerId};
 use crate::sync::{Action, Arrival};
 use crate::wire::limits::GETDATA_SENT_MAX;
@@ -83,7 +83,7 @@ impl<C: Chain> Hub<C> {
         self.window.extend(blocks);
     }
 
-    fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
+    pub(super) fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
         for part in blocks.chunks(GETDATA_SENT_MAX) {
             let entry = |hash: &BlockHash| Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 };
             self.send(id, &Message::GetData(part.iter().map(entry).collect()));
@@ -99,15 +99,18 @@ impl<C: Chain> Hub<C> {
             self.follow_headers();
             self.extend_window();
         }
-        self.keep_block(id, hash, block.into_bytes(), false);
+        self.keep_block(id, hash, block.into_bytes(), None);
     }
 
-    /// A block in its full bytes, `compact` where it was put together here.
-    fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, compact: bool) {
+    /// A block in its full bytes, and as it was parsed where it was put together here.
+    fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
         match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
-            Arrival::Again | Arrival::Unasked => {}
-            Arrival::Wanted { .. } => {
+            Arrival::Again => {}
+            Arrival::Unasked if self.fetching.remove(&hash).is_none() => {}
+            Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
+                let compact = parsed.is_some();
+                self.keep_in_memory(hash, &bytes, parsed);
                 if !self.chain.take_block(id, hash, bytes) {
                     return self.window.lost(&hash);
                 }
@@ -119,6 +122,15 @@ impl<C: Chain> Hub<C> {
                     self.judging.remove(&oldest);
                 }
             }
+        }
+    }
+
+    /// A block that may be the next tip stays in memory: it is told of as soon as it was looked at, and asked for then.
+    fn keep_in_memory(&mut self, hash: BlockHash, bytes: &[u8], parsed: Option<Block>) {
+        let follows = self.chain.find(&hash).is_some_and(|place| place.header.previous == self.chain.tip().hash);
+        if follows && !self.chain.is_initial_download() {
+            let block = parsed.or_else(|| self.parse_block(bytes.to_vec()));
+            self.coming = block.map(|block| Newest::new(hash, block));
         }
     }
 
@@ -138,6 +150,10 @@ impl<C: Chain> Hub<C> {
                     talk.peer.earned_block(now);
                 }
                 self.choose_announcer(id);
+                if self.coming.as_ref().is_some_and(|coming| coming.hash == *hash) {
+                    self.newest = self.coming.take();
+                    self.announce_early(hash);
+                }
             }
             (Judgement::Good, None) => {}
             (Judgement::Invalid(word), Some((id, _))) => self.misbehaved(id, word),
@@ -183,10 +199,12 @@ impl<C: Chain> Hub<C> {
     }
 
     fn put_together(&mut self, id: PeerId, hash: BlockHash, compact: CompactBlock) {
-        let txs = self.chain.known_txs();
-        let known = txs.iter().map(|(wtxid, tx)| (wtxid, tx));
-        match Reconstruction::start(compact, known) {
-            Ok(reconstruction) => {
+        match Reconstruction::open(compact) {
+            Ok(mut reconstruction) => {
+                for (wtxid, tx) in self.txs.pool.find(&mut |wtxid| reconstruction.wants(wtxid)) {
+                    reconstruction.offer(&wtxid, &tx);
+                }
+                self.txs.extra.iter().for_each(|(wtxid, tx)| reconstruction.offer(wtxid, tx));
                 let indexes = reconstruction.missing();
                 self.window.expect(id.0, &hash, self.now_ms());
                 let pending = Pending { hash, reconstruction };
@@ -215,7 +233,7 @@ impl<C: Chain> Hub<C> {
     fn finish(&mut self, id: PeerId, pending: Pending, txs: &TxList) {
         let hash = pending.hash;
         match pending.reconstruction.finish(txs) {
-            Ok(block) => self.keep_block(id, hash, block.bytes().to_vec(), true),
+            Ok(block) => self.keep_block(id, hash, block.bytes().to_vec(), Some(block)),
             Err(error) if error.is_misbehaviour() => {
                 self.misbehaved(id, "invalid compact block/non-matching block transactions")
             }
@@ -226,7 +244,9 @@ impl<C: Chain> Hub<C> {
 
     /// Whoever brought a good new block announces the next ones at once; three peers do, and one of them we chose.
     fn choose_announcer(&mut self, id: PeerId) {
-        if self.chain.is_initial_download() || !self.features(id).is_some_and(|features| features.compact_blocks) {
+        let can = self.features(id).is_some_and(|features| features.compact_blocks);
+        // Without transactions nothing could be put together.
+        if !can || !self.local.relays_txs || self.chain.is_initial_download() {
             return;
         }
         if let Some(index) = self.announcers.iter().position(|announcer| *announcer == id) {

@@ -7,10 +7,9 @@
 //! Narrow on purpose: the program answers by `chain::Handle`, a simulation of many nodes by a few vectors.
 
 use std::fmt;
-use std::sync::Arc;
 
 use consensus::Work;
-use primitives::{BlockHash, Header, Transaction, Wtxid};
+use primitives::{BlockHash, Header};
 
 use crate::peer::PeerId;
 use crate::sync::Room;
@@ -92,8 +91,6 @@ pub trait Chain {
     fn enough_work(&self) -> Work;
     /// True until the tip is recent and has the network's least work.
     fn is_initial_download(&self) -> bool;
-    /// Transactions that a new block may have: those of the mempool.
-    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]>;
     /// How many blocks it could take now, in bytes.
     fn room(&self) -> Room {
         Room::default()

@@ -29,6 +29,7 @@ impl<C: Chain> Hub<C> {
     /// A handshake is done.
     pub(super) fn begin(&mut self, id: PeerId) {
         self.window.join(id.0);
+        self.begin_txs(id);
         let others = self.talks.iter().any(|(other, talk)| *other != id && talk.asking.since().is_some());
         if !others || self.is_recent() {
             self.ask_for_headers(id);

@@ -1,15 +1,14 @@
 //! The program's chain, as the hub asks it.
 //!
-//! In:     a [`chain::Handle`], and the mempool's transactions.
+//! In:     a [`chain::Handle`].
 //! Out:    answers from the header tree, which nobody holds for long; blocks go to the pool.
 //! Fails:  as [`Chain`] says; judgements come by a channel, for [`super::Hub::judged`].
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, RwLock};
 
 use chain::{Acceptance, Handle, HeaderInfo, HeadersStop, QueueFull, WorkProof};
 use consensus::{BlockError, Work};
-use primitives::{BlockHash, Header, Transaction, Wtxid};
+use primitives::{BlockHash, Header};
 
 use super::{Chain, HeadersRefusal, Judgement, Place};
 use crate::peer::PeerId;
@@ -19,13 +18,9 @@ use crate::sync::Room;
 /// `STALE_RELAY_AGE_LIMIT`.
 const STALE_SERVED_S: u32 = 30 * 24 * 60 * 60;
 
-/// Transactions that a new block may have, replaced as the mempool changes.
-pub type KnownTxs = Arc<RwLock<Arc<[(Wtxid, Transaction)]>>>;
-
 /// The chain behind a handle.
 pub struct NodeChain {
     handle: Handle,
-    known_txs: KnownTxs,
     judgements: Sender<(BlockHash, Judgement)>,
 }
 
@@ -33,9 +28,9 @@ impl NodeChain {
     /// The chain, and the judgements on blocks it was given.
     ///
     /// What the writer finds out later comes as [`chain::Event::BlockJudged`]; [`judgement_of`] says what it means.
-    pub fn new(handle: Handle, known_txs: KnownTxs) -> (NodeChain, Receiver<(BlockHash, Judgement)>) {
+    pub fn new(handle: Handle) -> (NodeChain, Receiver<(BlockHash, Judgement)>) {
         let (judgements, receiver) = channel();
-        (NodeChain { handle, known_txs, judgements }, receiver)
+        (NodeChain { handle, judgements }, receiver)
     }
 
     /// The handle.
@@ -132,10 +127,6 @@ impl Chain for NodeChain {
 
     fn is_initial_download(&self) -> bool {
         self.handle.is_initial_download()
-    }
-
-    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]> {
-        self.known_txs.read().expect("no panic while held").clone()
     }
 
     fn room(&self) -> Room {

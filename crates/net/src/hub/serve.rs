@@ -4,16 +4,12 @@
 //! Out:    answers, as fast as the peer reads: nothing is read from disk for a peer whose queue is full.
 //! Fails:  a peer that asks for what cannot be loses its connection; so does one that wants old blocks when the day's upload
 //!         is spent.
-//! Source: Bitcoin Core, `ProcessGetBlockData`, `ProcessMessage` (`GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`),
-//!         `OutboundTargetReached`.
-
-use std::time::Duration;
+//! Source: Bitcoin Core, `ProcessGetBlockData`, `ProcessMessage` (`GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`).
 
 use consensus::Work;
 use primitives::{Block, BlockHash};
 
-use super::{Chain, Hub};
-use crate::moment::Moment;
+use super::{Chain, Hub, Place};
 use crate::peer::{End, PeerId, Permissions};
 use crate::wire::limits::{HEADERS_MAX, INVENTORY_MAX};
 use crate::wire::{
@@ -28,46 +24,6 @@ const COMPACT_DEPTH_MAX: u32 = 5;
 const BLOCK_TXS_DEPTH_MAX: u32 = 10;
 /// Blocks older than this count as history when the upload is nearly spent; Core's `HISTORICAL_BLOCK_AGE`.
 const HISTORY_AGE_S: u64 = 7 * 24 * 60 * 60;
-/// The time an upload budget is for.
-const UPLOAD_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is kept back for new blocks: one an ten minutes, each of the largest size (Core: `OutboundTargetReached`).
-const NEW_BLOCK_BYTES: u64 = 4_000_000;
-
-/// How many bytes of blocks may be served in a day.
-#[derive(Clone, Debug)]
-pub struct UploadBudget {
-    bytes_max: Option<u64>,
-    spent: u64,
-    since: Moment,
-}
-
-impl UploadBudget {
-    /// A budget in bytes a day; none for as much as is asked for.
-    pub fn new(bytes_max: Option<u64>) -> UploadBudget {
-        UploadBudget { bytes_max, spent: 0, since: Moment::default() }
-    }
-
-    /// Bytes served since the day began.
-    pub fn spent(&self) -> u64 {
-        self.spent
-    }
-
-    fn spend(&mut self, bytes: u64, now: Moment) {
-        if now.since(&self.since) >= UPLOAD_PERIOD {
-            (self.spent, self.since) = (0, now);
-        }
-        self.spent += bytes;
-    }
-
-    /// True where old blocks are not served any more, so that new ones can be until the day ends.
-    pub fn is_spent_for_history(&self, now: Moment) -> bool {
-        let Some(bytes_max) = self.bytes_max else { return false };
-        let left = UPLOAD_PERIOD.saturating_sub(now.since(&self.since));
-        let kept_back = left.as_secs() / 600 * NEW_BLOCK_BYTES;
-        now.since(&self.since) < UPLOAD_PERIOD && self.spent + kept_back >= bytes_max
-    }
-}
-
 impl<C: Chain> Hub<C> {
     pub(super) fn serve_headers(&mut self, id: PeerId, request: &LocatorRequest) {
         // Before our own chain has shown its work it is nobody's business (Core: an empty answer, so that nobody waits).
@@ -107,10 +63,12 @@ impl<C: Chain> Hub<C> {
         loop {
             let Some(talk) = self.talks.get_mut(&id).filter(|talk| !talk.peer.is_clogged()) else { break };
             let Some(wanted) = talk.wants.pop_front() else { break };
-            match wanted.kind.is_block() {
-                true => self.serve_block(id, wanted),
-                false => absent.push(wanted),
+            if wanted.kind.is_block() {
+                self.serve_block(id, wanted);
+            } else if wanted.kind.is_tx() && !self.serve_tx(id, wanted) {
+                absent.push(wanted);
             }
+            // What nobody knows is passed over, so that it cannot stand in the way of the rest (CVE-2024-52920).
         }
         if !absent.is_empty() {
             self.send(id, &Message::NotFound(absent));
@@ -127,14 +85,14 @@ impl<C: Chain> Hub<C> {
         if is_history && self.upload.is_spent_for_history(self.now) && !self.has_permission(id, Permissions::DOWNLOAD) {
             return self.end(id, End::ClosedByUs("the day's upload is spent"));
         }
-        let Some(bytes) = self.chain.block(&hash) else { return };
+        let newest = self.newest.as_ref().filter(|newest| newest.hash == hash);
+        let Some(bytes) = newest.map(|newest| newest.block.bytes().to_vec()).or_else(|| self.chain.block(&hash)) else {
+            return;
+        };
         let is_near = self.chain.tip().height.saturating_sub(place.height) <= COMPACT_DEPTH_MAX;
         let message = match wanted.kind {
             InventoryKind::Block => self.parse_block(bytes).map(|block| block.stripped_bytes()).and_then(whole),
-            InventoryKind::CompactBlock if is_near => {
-                let nonce = self.random.next_u64();
-                self.parse_block(bytes).map(|block| Message::CompactBlock(CompactBlock::of(&block, nonce)))
-            }
+            InventoryKind::CompactBlock if is_near => self.compact_of(&place, bytes),
             // Core serves whole blocks to those who ask for filtered ones only with bloom filters on; they are off here.
             InventoryKind::FilteredBlock => None,
             _ => whole(bytes),
@@ -143,13 +101,21 @@ impl<C: Chain> Hub<C> {
         let before = self.output(id).len();
         self.send(id, &message);
         let bytes = self.output(id).len().saturating_sub(before) as u64;
-        self.upload.spend(bytes, self.now);
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.served_bytes += bytes;
         }
     }
 
-    fn parse_block(&self, bytes: Vec<u8>) -> Option<Block> {
+    /// The compact form, of the newest block the one that everybody gets.
+    fn compact_of(&mut self, place: &Place, bytes: Vec<u8>) -> Option<Message> {
+        let nonce = self.random.next_u64();
+        match &mut self.newest {
+            Some(newest) if newest.hash == place.hash => Some(newest.compact(nonce).clone()),
+            _ => self.parse_block(bytes).map(|block| Message::CompactBlock(CompactBlock::of(&block, nonce))),
+        }
+    }
+
+    pub(super) fn parse_block(&self, bytes: Vec<u8>) -> Option<Block> {
         Block::parse(bytes).ok()
     }
 
@@ -164,7 +130,9 @@ impl<C: Chain> Hub<C> {
             // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.
             return self.take_wants(id, vec![Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 }]);
         }
-        let Some(block) = self.chain.block(&hash).and_then(|bytes| self.parse_block(bytes)) else { return };
+        let newest = self.newest.as_ref().filter(|newest| newest.hash == hash);
+        let block = newest.map(|newest| newest.block.clone());
+        let Some(block) = block.or_else(|| self.parse_block(self.chain.block(&hash)?)) else { return };
         if request.indexes.iter().any(|index| usize::from(*index) >= block.tx_count()) {
             return self.misbehaved(id, "getblocktxn with out-of-bounds tx indices");
         }

@@ -14,12 +14,13 @@ use std::time::Duration;
 use consensus::Work;
 use consensus::header::{check_proof_of_work, work_of};
 use primitives::hash::sha256d;
-use primitives::{BlockHash, Header, Network, Params, Transaction, Wtxid};
+use primitives::{BlockHash, Header, Network, Params};
 use stdx::random::Random;
 
 use super::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget};
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
+use crate::relay::NoPool;
 use crate::sync::Limits;
 use crate::wire::{Command, Endpoint};
 
@@ -286,9 +287,6 @@ impl Chain for Chains {
     fn is_initial_download(&self) -> bool {
         self.tip().work < self.least
     }
-    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]> {
-        Arc::new([])
-    }
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {
         headers.iter().try_for_each(|header| self.add_header(header))
     }
@@ -329,7 +327,15 @@ impl World {
             let local = Arc::new(Local::new(params.magic, &mut random));
             let limits = Limits { silence_ms_max: 5_000, ..Limits::default() };
             let budget = UploadBudget::new(None);
-            nodes.push(Hub::new(Chains::new(*vice, least), params.clone(), local, limits, budget, &mut random));
+            nodes.push(Hub::new(
+                Chains::new(*vice, least),
+                params.clone(),
+                local,
+                limits,
+                budget,
+                Box::new(NoPool),
+                &mut random,
+            ));
         }
         let sides = vec![0; nodes.len()];
         World { random, now: start, nodes, links: Vec::new(), sides, next_peer: 1 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use primitives::{BlockHash, Transaction};
 
+use super::trickle::TxTalk;
 use crate::moment::Moment;
 use crate::peer::Peer;
 use crate::sync::LowWork;
@@ -56,10 +57,13 @@ pub(super) struct Talk {
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
     pub served_bytes: u64,
+    /// What it is told of transactions.
+    pub txs: TxTalk,
 }
 
 impl Talk {
-    pub fn new(peer: Peer) -> Talk {
+    /// `key`: a secret for what it knows.
+    pub fn new(peer: Peer, key: [u64; 2]) -> Talk {
         Talk {
             peer,
             asking: Asking::Nothing,
@@ -70,6 +74,7 @@ impl Talk {
             pending: None,
             behind: None,
             served_bytes: 0,
+            txs: TxTalk::new(key),
         }
     }
 }

@@ -30,6 +30,11 @@ const MESSAGES_BURST: f64 = 20_000.0;
 const MESSAGES_PER_S: f64 = 2_000.0;
 /// Messages that count more than one, since their answer costs more than their reading: see [`cost`].
 const REQUEST_COST: f64 = 20.0;
+/// Bytes of a list of names that count as much as a message: fifty names, each of which is looked up in several tables.
+const NAMES_BYTES: f64 = 50.0 * 36.0;
+
+/// How long a connection for addresses may last: Core's ten times `AVG_ADDRESS_BROADCAST_INTERVAL`.
+const ADDRESS_FETCH_TIME_MAX: Duration = Duration::from_secs(10 * 30);
 
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +181,11 @@ impl Peer {
         self.setup.kind.relays_txs() && self.features().wants_txs()
     }
 
+    /// True for one that is neither discouraged nor parted with for what it says (`noban`).
+    pub fn is_trusted(&self) -> bool {
+        self.setup.permissions.has(Permissions::NO_BAN)
+    }
+
     /// Pings as soon as possible.
     pub fn request_ping(&mut self) {
         self.pings.request();
@@ -211,6 +221,17 @@ impl Peer {
         if self.is_ready() {
             self.put(message);
         }
+    }
+
+    /// Sends any payload under any name, once the handshake is done; false before.
+    pub fn send_any(&mut self, command: Command, payload: &[u8]) -> bool {
+        if self.is_ready() {
+            let before = self.queue.len();
+            self.transport.send_any(command, payload, self.queue.tail());
+            let name = command.is_known().then_some(command);
+            self.statistics.sent.count(name, self.queue.len() - before);
+        }
+        self.is_ready()
     }
 
     /// Asks for addresses, and takes as many as come in answer.
@@ -295,6 +316,10 @@ impl Peer {
         if !self.handshake.is_done() {
             return Err(End::HandshakeTimeout);
         }
+        let is_fetch = self.setup.kind == ConnectionKind::AddressFetch;
+        if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {
+            return Err(End::AddressesFetched);
+        }
         if idle(self.statistics.sent.last) {
             return Err(End::SendTimeout);
         }
@@ -329,7 +354,7 @@ impl Peer {
                 return Ok(());
             }
         };
-        self.messages.charge(cost(command), now);
+        self.messages.charge(cost(command, payload.len()), now);
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
             Err(error) if self.ends_by(&error) => Err(End::Wire(command, error)),
@@ -383,9 +408,14 @@ impl Peer {
             Message::Ping(None) => {}
             Message::Pong(nonce) => self.pings.answered(nonce, now),
             Message::Addr(addresses) | Message::AddrV2(addresses) => {
+                // One address may be its own, told to everybody.
+                let answers = self.setup.kind == ConnectionKind::AddressFetch && addresses.len() > 1;
                 let addresses = self.limit_addresses(addresses, now, entropy);
                 if !addresses.is_empty() {
                     events.push(Event::Addresses(addresses));
+                }
+                if answers {
+                    return Err(End::AddressesFetched);
                 }
             }
             Message::GetAddr => {
@@ -425,12 +455,14 @@ impl Peer {
     }
 }
 
-/// What a message costs of the budget of messages.
-fn cost(command: Command) -> f64 {
+/// What a message of so many bytes costs of the budget of messages.
+fn cost(command: Command, payload_bytes: usize) -> f64 {
+    let names = payload_bytes as f64 / NAMES_BYTES;
     match command {
+        Command::INV | Command::NOTFOUND => 1.0 + names,
+        Command::GETDATA => REQUEST_COST + names,
         Command::GETHEADERS
         | Command::GETBLOCKS
-        | Command::GETDATA
         | Command::GETBLOCKTXN
         | Command::GETCFILTERS
         | Command::GETCFHEADERS

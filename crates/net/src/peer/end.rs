@@ -46,6 +46,8 @@ pub enum End {
     SlowReader,
     /// A feeler has found out that somebody is there.
     FeelerDone,
+    /// A connection for addresses brought them, or had its time.
+    AddressesFetched,
     /// The other side closed the connection.
     ClosedByPeer,
     /// We close it for a reason of our own, in words for the log.
@@ -82,6 +84,7 @@ impl fmt::Display for End {
             End::SendQueueFull => f.write_str("send queue full"),
             End::SlowReader => f.write_str("reads too slowly"),
             End::FeelerDone => f.write_str("feeler done"),
+            End::AddressesFetched => f.write_str("addresses fetched"),
             End::ClosedByPeer => f.write_str("closed by peer"),
             End::ClosedByUs(reason) => f.write_str(reason),
             End::Misbehaviour(rule) => write!(f, "misbehaviour: {rule}"),

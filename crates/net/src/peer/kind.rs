@@ -104,6 +104,16 @@ impl Permissions {
         Permissions(self.0 | other.0)
     }
 
+    /// What a whitelist means that names no permission: `relays` and `forces` as the user set them for such hosts (Core:
+    /// `NetPermissionFlags::Implicit`, `-whitelistrelay`, `-whitelistforcerelay`).
+    pub fn implicit(relays: bool, forces: bool) -> Permissions {
+        let mut all = Permissions::NO_BAN.and(Permissions::DOWNLOAD).and(Permissions::MEMPOOL);
+        if relays || forces {
+            all = all.and(Permissions::RELAY);
+        }
+        if forces { all.and(Permissions::FORCE_RELAY) } else { all }
+    }
+
     /// Names of those that are there.
     pub fn names(self) -> Vec<&'static str> {
         Permissions::NAMES.iter().filter(|(_, bit)| self.has(*bit)).map(|(name, _)| *name).collect()

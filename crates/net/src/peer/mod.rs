@@ -19,6 +19,7 @@ mod queue;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod whitelist;
 
 pub use bucket::Bucket;
 pub use connection::{Event, Peer, Setup};
@@ -29,3 +30,4 @@ pub use local::{Local, PROTOCOL};
 pub use ping::Latency;
 pub use queue::{SEND_BYTES_MAX, SEND_PAUSE_BYTES};
 pub use statistics::{Statistics, Traffic};
+pub use whitelist::{Whitebound, WhitelistError, Whitelisted};

@@ -6,9 +6,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::addresses::{Reachable, Subnet, Targets};
-use crate::peer::Permissions;
+use crate::addresses::{Reachable, Targets};
+use crate::hosts::Groups;
+use crate::peer::{Permissions, Whitebound, Whitelisted};
 use crate::wire::Endpoint;
 
 /// A SOCKS5 proxy.
@@ -39,17 +41,32 @@ pub struct TorService {
     pub password: Option<Password>,
 }
 
+/// Where an I2P router can be asked for connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamBridge {
+    /// Its SAM port.
+    pub address: SocketAddr,
+    /// Others may connect to us, under an address that stays.
+    pub accepts: bool,
+}
+
 /// Settings of the shell.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where others may connect to.
     pub listen: Vec<SocketAddr>,
+    /// Where others may connect to who then may do more.
+    pub whitebind: Vec<Whitebound>,
     /// What we tell others we can be reached at.
     pub external: Vec<Endpoint>,
+    /// What the machine itself knows of its addresses is told too.
+    pub discovers: bool,
     /// How many connections we make.
     pub targets: Targets,
     /// Endpoints or names to stay connected to ("addnode", or "connect" with [`Targets::NONE`]).
     pub added: Vec<String>,
+    /// Asked for addresses when there are too few.
+    pub seed_nodes: Vec<String>,
     /// Kinds of hosts we connect to.
     pub reachable: Reachable,
     /// For all connections we make.
@@ -58,6 +75,10 @@ pub struct Config {
     pub onion_proxy: Option<Proxy>,
     /// An onion service is asked for here.
     pub tor: Option<TorService>,
+    /// I2P connections are made and taken here.
+    pub sam: Option<SamBridge>,
+    /// What a direct connection may take to stand.
+    pub connect_timeout: Duration,
     /// Most connections others may make.
     pub inbound_max: usize,
     /// Most of them from one network group.
@@ -69,7 +90,13 @@ pub struct Config {
     /// Built-in addresses are taken when there are none.
     pub fixed_seeds: bool,
     /// Who may do more than others.
-    pub whitelist: Vec<(Subnet, Permissions)>,
+    pub whitelist: Vec<Whitelisted>,
+    /// What those of them may do for whom nothing is named.
+    pub implicit: Permissions,
+    /// How long a ban holds that says nothing else, in seconds.
+    pub ban_s: u64,
+    /// Which hosts belong together.
+    pub groups: Groups,
     /// Where addresses, anchors and bans are kept; nowhere without.
     pub directory: Option<PathBuf>,
 }
@@ -78,13 +105,19 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: Vec::new(),
+            whitebind: Vec::new(),
             external: Vec::new(),
+            discovers: false,
             targets: Targets::USUAL,
             added: Vec::new(),
+            seed_nodes: Vec::new(),
             reachable: Reachable::ALL,
             proxy: None,
             onion_proxy: None,
             tor: None,
+            sam: None,
+            // Core's `DEFAULT_CONNECT_TIMEOUT`.
+            connect_timeout: Duration::from_secs(5),
             // Core's 125 connections less those it makes itself.
             inbound_max: 114,
             inbound_per_group_max: 16,
@@ -92,6 +125,10 @@ impl Default for Config {
             dns_seeds: true,
             fixed_seeds: true,
             whitelist: Vec::new(),
+            implicit: Permissions::implicit(true, false),
+            // Core's `DEFAULT_MISBEHAVING_BANTIME`.
+            ban_s: 24 * 60 * 60,
+            groups: Groups::default(),
             directory: None,
         }
     }

@@ -34,7 +34,7 @@ pub async fn carry<C: Chain>(shared: Arc<Shared<C>>, id: PeerId, wake: Arc<Notif
                 _ => break,
             },
             result = writer.write(&look.output), if !look.output.is_empty() => match result {
-                Ok(count) if count > 0 => shared.with(|state, now| state.hub.sent(id, count, now)),
+                Ok(count) if count > 0 => shared.with(|state, now| state.sent(id, count, now)),
                 _ => break,
             },
             () = wake.notified() => {}

@@ -13,27 +13,36 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::config::Proxy;
+use super::config::{Config, Proxy};
 use super::connection::carry;
-use super::shared::Shared;
-use super::socks::Socks;
-use crate::addresses::{Destination, Dial, is_routable};
+use super::i2p::Lent;
+use super::shared::{Opening, Shared};
+use crate::addresses::{Destination, Dial};
+use crate::hosts::is_routable;
 use crate::hub::Chain;
 use crate::peer::{PeerId, Permissions, Setup};
+use crate::proxies::Socks;
 use crate::wire::{Endpoint, Host};
 
-/// What a direct connection may take; Core's `DEFAULT_CONNECT_TIMEOUT`.
-const DIRECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a proxy may take: a new circuit of Tor, and its timeouts.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A stream that stands.
+struct Stood {
+    stream: TcpStream,
+    remote: Endpoint,
+    by_proxy: bool,
+    /// The session of I2P it lives in.
+    _lent: Option<Lent>,
+}
 
 /// Opens and carries one connection.
 pub async fn dial<C: Chain>(shared: Arc<Shared<C>>, number: u64, dial: Dial) {
     let mut encrypted = dial.encrypted && shared.config.encrypts;
     loop {
         let connected = connect(&shared, &dial.to).await;
-        let (stream, remote, by_proxy) = match connected {
-            Ok(connected) => connected,
+        let Stood { stream, remote, by_proxy, _lent } = match connected {
+            Ok(stood) => stood,
             Err(_) => {
                 note_attempt(&shared, &dial);
                 break;
@@ -46,17 +55,22 @@ pub async fn dial<C: Chain>(shared: Arc<Shared<C>>, number: u64, dial: Dial) {
             kind: dial.kind,
             remote,
             told_remote: if can_tell { remote } else { Endpoint::NONE },
-            permissions: permissions(&shared, &remote.host),
+            permissions: permissions(&shared.config, &remote.host, false),
             encrypted,
         };
         let added = match &dial.to {
             Destination::Added(text) => Some(text.clone()),
             Destination::Known(_) => None,
         };
-        let (id, wake) = shared.with(|state, now| {
+        let bound = stream.local_addr().ok();
+        let bound = bound.map(|address| Endpoint { host: Host::from(address.ip()), port: address.port() });
+        let opened = shared.with(|state, now| {
             state.dialled(number);
-            state.open(setup, remote.port, added, now)
+            let opening = Opening { setup, bound, port: remote.port, added };
+            // The network may have been switched off meanwhile.
+            state.active.then(|| state.open(opening, now))
         });
+        let Some((id, wake)) = opened else { break };
         let retry_plain = carry(shared.clone(), id, wake, stream).await;
         if !(retry_plain && encrypted) {
             break;
@@ -72,14 +86,15 @@ fn note_attempt<C: Chain>(shared: &Shared<C>, dial: &Dial) {
     }
 }
 
-/// What the whitelist says of a host.
-pub fn permissions<C>(shared: &Shared<C>, host: &Host) -> Permissions {
-    let rows = shared.config.whitelist.iter().filter(|(subnet, _)| subnet.contains(host));
-    rows.fold(Permissions::NONE, |all, (_, one)| all.and(*one))
+/// What the whitelist says of a host that connects to us, or that we connect to.
+pub fn permissions(config: &Config, host: &Host, inbound: bool) -> Permissions {
+    let applies = |inbound_too: bool, outbound_too: bool| if inbound { inbound_too } else { outbound_too };
+    let rows = config.whitelist.iter().filter(|row| applies(row.inbound, row.outbound) && row.subnet.contains(host));
+    rows.fold(Permissions::NONE, |all, row| all.and(row.permissions.unwrap_or(config.implicit)))
 }
 
-/// A stream to the destination, its endpoint, and whether a proxy made it.
-async fn connect<C: Chain>(shared: &Shared<C>, to: &Destination) -> io::Result<(TcpStream, Endpoint, bool)> {
+/// A stream to the destination.
+async fn connect<C: Chain>(shared: &Shared<C>, to: &Destination) -> io::Result<Stood> {
     let default_port = shared.params.default_port;
     let endpoint = match to {
         Destination::Known(endpoint) => *endpoint,
@@ -88,45 +103,53 @@ async fn connect<C: Chain>(shared: &Shared<C>, to: &Destination) -> io::Result<(
             Err(_) => return connect_by_name(shared, text).await,
         },
     };
+    if let Host::I2p(_) = endpoint.host {
+        let (stream, lent) = shared.i2p.connect(shared, &endpoint).await?;
+        return Ok(Stood { stream, remote: endpoint, by_proxy: true, _lent: Some(lent) });
+    }
     let proxy = match endpoint.host {
         Host::Onion(_) => shared.config.onion_proxy.or(shared.config.proxy),
         _ => shared.config.proxy,
     };
     if let Some(proxy) = proxy {
         let stream = by_proxy(shared, proxy, endpoint.host.to_string(), endpoint.port).await?;
-        return Ok((stream, endpoint, true));
+        return Ok(Stood { stream, remote: endpoint, by_proxy: true, _lent: None });
     }
     let address = match endpoint.host {
         Host::V4(bytes) => IpAddr::from(bytes),
         Host::V6(bytes) | Host::Cjdns(bytes) => IpAddr::from(bytes),
         Host::Onion(_) | Host::I2p(_) => return Err(io::ErrorKind::Unsupported.into()),
     };
-    let stream = directly(SocketAddr::new(address, endpoint.port)).await?;
-    Ok((stream, endpoint, false))
+    let stream = directly(&shared.config, SocketAddr::new(address, endpoint.port)).await?;
+    Ok(Stood { stream, remote: endpoint, by_proxy: false, _lent: None })
 }
 
 /// A name is looked up here, or by the proxy where there is one.
-async fn connect_by_name<C: Chain>(shared: &Shared<C>, text: &str) -> io::Result<(TcpStream, Endpoint, bool)> {
+async fn connect_by_name<C: Chain>(shared: &Shared<C>, text: &str) -> io::Result<Stood> {
     let (name, port) = match text.rsplit_once(':').map(|(name, port)| (name, port.parse())) {
         Some((name, Ok(port))) => (name, port),
         _ => (text, shared.params.default_port),
     };
     if let Some(proxy) = shared.config.proxy {
         let stream = by_proxy(shared, proxy, name.to_owned(), port).await?;
-        return Ok((stream, Endpoint { port, ..Endpoint::NONE }, true));
+        let remote = Endpoint { port, ..Endpoint::NONE };
+        return Ok(Stood { stream, remote, by_proxy: true, _lent: None });
     }
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in tokio::net::lookup_host((name, port)).await? {
-        match directly(address).await {
-            Ok(stream) => return Ok((stream, Endpoint { host: Host::from(address.ip()), port }, false)),
+        match directly(&shared.config, address).await {
+            Ok(stream) => {
+                let remote = Endpoint { host: Host::from(address.ip()), port };
+                return Ok(Stood { stream, remote, by_proxy: false, _lent: None });
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
-async fn directly(address: SocketAddr) -> io::Result<TcpStream> {
-    tokio::time::timeout(DIRECT_TIMEOUT, TcpStream::connect(address)).await?
+async fn directly(config: &Config, address: SocketAddr) -> io::Result<TcpStream> {
+    tokio::time::timeout(config.connect_timeout, TcpStream::connect(address)).await?
 }
 
 async fn by_proxy<C: Chain>(shared: &Shared<C>, proxy: Proxy, host: String, port: u16) -> io::Result<TcpStream> {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use crate::addresses::{Bans, Book, decode_anchors, encode_anchors};
 use crate::entropy::Entropy;
+use crate::hosts::Groups;
 use crate::wire::PeerAddress;
 
 const BOOK: &str = "peers.dat";
@@ -28,12 +29,13 @@ pub struct Files {
 }
 
 /// Reads the files; anchors are used once, so a crash caused by one does not come back.
-pub fn read(directory: Option<&Path>, magic: [u8; 4], now_s: u64, entropy: &mut dyn Entropy) -> Files {
-    let mut files = Files { book: Book::new(entropy), anchors: Vec::new(), bans: Bans::default(), remarks: Vec::new() };
+pub fn read(directory: Option<&Path>, magic: [u8; 4], groups: &Groups, now_s: u64, entropy: &mut dyn Entropy) -> Files {
+    let book = Book::grouped(groups.clone(), entropy);
+    let mut files = Files { book, anchors: Vec::new(), bans: Bans::default(), remarks: Vec::new() };
     let Some(directory) = directory else { return files };
     let content = |name: &str| fs::read(directory.join(name)).ok();
     if let Some(bytes) = content(BOOK) {
-        match Book::decode(&bytes, magic, now_s) {
+        match Book::decode(&bytes, magic, groups.clone(), now_s) {
             Ok(book) => files.book = book,
             Err(error) => files.remarks.push(format!("{BOOK} is begun anew: {error}")),
         }
@@ -60,6 +62,22 @@ pub fn read(directory: Option<&Path>, magic: [u8; 4], now_s: u64, entropy: &mut 
 pub fn write(directory: &Path, book: &[u8], bans: &str) -> io::Result<()> {
     replace(directory, BOOK, book)?;
     replace(directory, BANS, bans.as_bytes())
+}
+
+/// Writes the bans alone: what the user decides is not lost with the next crash.
+pub fn write_bans(directory: &Path, bans: &str) -> io::Result<()> {
+    replace(directory, BANS, bans.as_bytes())
+}
+
+/// Writes a key for nobody else's eyes.
+pub fn write_secret(path: &Path, key: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(key)?;
+    file.sync_all()
 }
 
 /// Writes the anchors, at a clean stop.

@@ -11,17 +11,17 @@ use tokio::net::TcpListener;
 
 use super::connection::carry;
 use super::dial::permissions;
-use super::shared::Shared;
-use crate::addresses::is_routable;
+use super::shared::{Opening, Shared};
+use crate::hosts::is_routable;
 use crate::hub::Chain;
-use crate::peer::{ConnectionKind, PeerId, Setup};
+use crate::peer::{ConnectionKind, PeerId, Permissions, Setup};
 use crate::wire::{Endpoint, Host};
 
 /// Rest after an error in accepting.
 const REST: Duration = Duration::from_millis(500);
 
-/// Accepts until the shell ends.
-pub async fn accept<C: Chain + Send + 'static>(shared: Arc<Shared<C>>, listener: TcpListener) {
+/// Accepts until the shell ends; guests of this socket have these permissions beside those of their host.
+pub async fn accept<C: Chain + Send + 'static>(shared: Arc<Shared<C>>, listener: TcpListener, guests: Permissions) {
     let port = listener.local_addr().map_or(0, |address| address.port());
     loop {
         let (stream, address) = match listener.accept().await {
@@ -32,7 +32,9 @@ pub async fn accept<C: Chain + Send + 'static>(shared: Arc<Shared<C>>, listener:
             }
         };
         let remote = Endpoint { host: Host::from(address.ip()), port: address.port() };
-        let permissions = permissions(&shared, &remote.host);
+        let permissions = permissions(&shared.config, &remote.host, true).and(guests);
+        let bound =
+            stream.local_addr().ok().map(|address| Endpoint { host: Host::from(address.ip()), port: address.port() });
         let setup = Setup {
             id: PeerId(0),
             kind: ConnectionKind::Inbound,
@@ -43,7 +45,7 @@ pub async fn accept<C: Chain + Send + 'static>(shared: Arc<Shared<C>>, listener:
         };
         let admitted = shared.with(|state, now| {
             let is_admitted = state.admit(&remote, permissions, &shared.config, now);
-            is_admitted.then(|| state.open(setup, port, None, now))
+            is_admitted.then(|| state.open(Opening { setup, bound, port, added: None }, now))
         });
         if let Some((id, wake)) = admitted {
             tokio::spawn(carry(shared.clone(), id, wake, stream));

@@ -9,16 +9,19 @@
 
 mod config;
 mod connection;
+mod control;
 mod dial;
 mod files;
+mod i2p;
 mod listen;
 mod names;
 mod onion;
+mod report;
 mod shared;
-mod socks;
 mod start;
-mod tor_control;
 
-pub use config::{Config, Password, Proxy, TorService};
-pub use shared::{Ended, PeerReport};
+pub use config::{Config, Password, Proxy, SamBridge, TorService};
+pub use control::{AddRefusal, Place, Raw};
+pub use report::{NodeReport, Own, PeerReport, Totals};
+pub use shared::Ended;
 pub use start::{OsEntropy, Shell};

@@ -11,9 +11,11 @@ use std::time::Duration;
 use primitives::hash::sha256;
 
 use super::shared::Shared;
-use crate::addresses::{HostKind, fixed_seeds};
+use crate::addresses::{Dial, fixed_seeds};
 use crate::entropy;
+use crate::hosts::HostKind;
 use crate::hub::Chain;
+use crate::peer::ConnectionKind;
 use crate::wire::{Endpoint, Host, PeerAddress, Services};
 
 /// Time in which known addresses may prove enough; Core's `DNSSEEDS_DELAY_FEW_PEERS`.
@@ -31,13 +33,21 @@ pub async fn seed<C: Chain>(shared: Arc<Shared<C>>) {
     if !is_empty {
         tokio::time::sleep(WAIT_NAMES).await;
     }
-    // Behind a proxy no name is asked: the question would tell the name's server who asks.
-    if shared.config.dns_seeds && shared.config.proxy.is_none() {
-        for name in shared.params.dns_seeds {
-            if shared.with(|state, _| state.outbound_ready()) >= ENOUGH {
-                return;
-            }
-            ask(&shared, name).await;
+    let is_enough = || shared.with(|state, _| state.outbound_ready()) >= ENOUGH;
+    for name in &shared.config.seed_nodes {
+        if is_enough() {
+            return;
+        }
+        shared.ask(Dial::by_hand(name, ConnectionKind::AddressFetch, true));
+    }
+    for name in shared.params.dns_seeds.iter().filter(|_| shared.config.dns_seeds) {
+        if is_enough() {
+            return;
+        }
+        match shared.config.proxy {
+            None => ask(&shared, name).await,
+            // A question would tell the name's server who asks: the proxy connects to one of the nodes behind the name.
+            Some(_) => shared.ask(Dial::by_hand(name, ConnectionKind::AddressFetch, true)),
         }
     }
     tokio::time::sleep(WAIT_FIXED).await;

@@ -15,9 +15,10 @@ use tokio::net::TcpStream;
 
 use super::config::TorService;
 use super::shared::Shared;
-use super::tor_control::{LINE_BYTES_MAX, TorControl, TorStep};
+use crate::addresses::SCORE_GIVEN;
 use crate::entropy;
 use crate::hub::Chain;
+use crate::proxies::{TOR_LINE_BYTES_MAX, TorControl, TorStep};
 use crate::wire::Endpoint;
 
 /// Rest after the first failure; Core's `RECONNECT_TIMEOUT_START`.
@@ -70,12 +71,12 @@ async fn serve<C: Chain>(
             TorStep::Done { host, new_key } => {
                 if let Some(new_key) = new_key {
                     if let Some(path) = path {
-                        std::fs::write(path, &new_key)?;
+                        super::files::write_secret(path, new_key.as_bytes())?;
                     }
                     *key = Some(new_key);
                 }
                 let port = shared.params.default_port;
-                shared.with(|state, _| state.gossip.add_own(Endpoint { host, port }));
+                shared.with(|state, _| state.gossip.add_own(Endpoint { host, port }, SCORE_GIVEN));
                 break;
             }
         }
@@ -88,7 +89,7 @@ async fn serve<C: Chain>(
 /// A line without its end; `None` at the end of the stream.
 async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    let count = (&mut *stream).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line).await?;
+    let count = (&mut *stream).take(TOR_LINE_BYTES_MAX as u64).read_until(b'\n', &mut line).await?;
     if count == 0 {
         return Ok(None);
     }

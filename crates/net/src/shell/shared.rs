@@ -7,7 +7,7 @@
 //! Everything is under one lock. After each use [`State::pump`] carries what the hub decided to where it belongs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use primitives::Params;
@@ -15,15 +15,18 @@ use stdx::clock::Clock;
 use tokio::sync::Notify;
 
 use super::config::Config;
+use super::i2p::I2p;
 use crate::addresses::{
-    Answers, Bans, Book, Candidate, Connected, Dialler, Gossip, Group, HostKind, is_local, is_routable, select_to_evict,
+    Answers, Bans, Book, Candidate, Connected, Destination, Dial, Dialler, Gossip, PERCENT_MAX, select_to_evict,
 };
 use crate::entropy::Entropy;
+use crate::hosts::{Groups, HostKind, Subnet, is_local, is_routable};
 use crate::hub::{Chain, Hub};
 use crate::moment::Moment;
-use crate::peer::{ConnectionKind, End, Latency, PeerId, Permissions, Setup, Statistics};
-use crate::transport::TransportKind;
-use crate::wire::{Endpoint, Host, Services};
+use crate::peer::{ConnectionKind, End, PeerId, Permissions, Setup};
+use crate::relay::TxJob;
+use crate::wire::limits::ADDRESSES_MAX;
+use crate::wire::{Endpoint, Host, PeerAddress, Services};
 
 /// Bytes given to a socket at once.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -47,44 +50,38 @@ pub struct Ended {
     pub end: End,
 }
 
-/// A connection, for `getpeerinfo` and the like.
-#[derive(Clone, Debug)]
-pub struct PeerReport {
-    /// What it began with.
-    pub setup: Setup,
-    /// Services, user agent and wishes.
-    pub features: crate::peer::Features,
-    /// What it did.
-    pub statistics: Statistics,
-    /// How far it is away.
-    pub latency: Latency,
-    /// Plain or encrypted.
-    pub transport: TransportKind,
-    /// The number of an encrypted session.
-    pub session_id: Option<[u8; 32]>,
-    /// Its best header that is on our best headers.
-    pub synced_headers: Option<u32>,
-    /// Blocks on order from it.
-    pub blocks_on_order: usize,
-    /// What the user wrote, where he asked for it.
-    pub added: Option<String>,
-}
-
 /// The socket of a connection, as the others see it.
-struct Door {
-    remote: Endpoint,
-    kind: ConnectionKind,
-    added: Option<String>,
+pub struct Door {
+    pub remote: Endpoint,
+    pub kind: ConnectionKind,
+    pub added: Option<String>,
+    pub bound: Option<Endpoint>,
     port: u16,
     connected: Moment,
     wake: Arc<Notify>,
     was_ready: bool,
     /// It came through our onion service, whose connections all seem to come from this machine.
-    by_onion: bool,
+    pub by_onion: bool,
+}
+
+/// A connection that begins.
+pub struct Opening {
+    pub setup: Setup,
+    /// Our end of its socket.
+    pub bound: Option<Endpoint>,
+    /// The port of ours that it came to; any for those we make.
+    pub port: u16,
+    /// What the user wrote, where he asked for it.
+    pub added: Option<String>,
 }
 
 impl Door {
-    fn host_kind(&self) -> HostKind {
+    /// What users call it.
+    pub fn name(&self) -> String {
+        self.added.clone().unwrap_or_else(|| self.remote.to_string())
+    }
+
+    pub fn host_kind(&self) -> HostKind {
         if self.by_onion { HostKind::Onion } else { HostKind::of(&self.remote.host) }
     }
 }
@@ -100,12 +97,18 @@ pub struct State<C> {
     pub remarks: VecDeque<String>,
     /// Where connections to our onion service arrive.
     pub onion_port: Option<u16>,
+    /// False where the user wants no connections for now.
+    pub active: bool,
+    pub groups: Groups,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
     answers: Answers,
-    doors: BTreeMap<PeerId, Door>,
+    pub doors: BTreeMap<PeerId, Door>,
     /// Connections on their way, by a number of their own.
-    dialling: BTreeMap<u64, Connected>,
+    pub dialling: BTreeMap<u64, Connected>,
     entropy: Box<dyn Entropy>,
-    next_number: u64,
+    next_dial: u64,
+    next_peer: u64,
 }
 
 /// What one socket is to do next.
@@ -121,12 +124,25 @@ pub struct Shared<C> {
     pub config: Config,
     pub params: Params,
     pub clock: Arc<dyn Clock>,
+    pub i2p: I2p,
+    /// There is a connection to open before the next tick.
+    pub stir: Notify,
     state: Mutex<State<C>>,
+    /// Rung when transactions wait to be judged.
+    tx_jobs: Condvar,
 }
 
 impl<C: Chain> Shared<C> {
     pub fn new(config: Config, params: Params, clock: Arc<dyn Clock>, state: State<C>) -> Shared<C> {
-        Shared { config, params, clock, state: Mutex::new(state) }
+        let i2p = I2p::new(config.sam);
+        let tx_jobs = Condvar::new();
+        Shared { config, params, clock, i2p, stir: Notify::new(), state: Mutex::new(state), tx_jobs }
+    }
+
+    /// Opens a connection once, and soon.
+    pub fn ask(&self, dial: Dial) {
+        self.with(|state, _| state.dialler.ask(dial));
+        self.stir.notify_one();
     }
 
     pub fn now(&self) -> Moment {
@@ -139,7 +155,17 @@ impl<C: Chain> Shared<C> {
         let now = self.now();
         let result = act(&mut state, now);
         state.pump(now);
+        if state.hub.has_tx_jobs() {
+            self.tx_jobs.notify_one();
+        }
         result
+    }
+
+    /// Transactions to judge, waited for so long at most.
+    pub fn take_tx_jobs(&self, patience: Duration) -> Vec<TxJob> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.tx_jobs.wait_timeout_while(state, patience, |state| !state.hub.has_tx_jobs());
+        waited.unwrap_or_else(PoisonError::into_inner).0.hub.take_tx_jobs()
     }
 
     /// What the socket of a connection is to do; `None` when it is over.
@@ -147,7 +173,8 @@ impl<C: Chain> Shared<C> {
         let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let peer = state.hub.peer(id)?;
         let output = peer.output();
-        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read: peer.input_wait(self.now()) })
+        let read = state.hub.input_wait(id, self.now());
+        Some(Look { output: output[..output.len().min(WRITE_BYTES)].to_vec(), read })
     }
 }
 
@@ -158,9 +185,14 @@ impl<C: Chain> State<C> {
         bans: Bans,
         dialler: Dialler,
         gossip: Gossip,
+        groups: Groups,
         entropy: Box<dyn Entropy>,
     ) -> State<C> {
         State {
+            active: true,
+            groups,
+            received_bytes: 0,
+            sent_bytes: 0,
             gossip,
             hub,
             book,
@@ -173,28 +205,34 @@ impl<C: Chain> State<C> {
             doors: BTreeMap::new(),
             dialling: BTreeMap::new(),
             entropy,
-            next_number: 1,
+            next_dial: 0,
+            next_peer: 0,
         }
     }
 
-    fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number
-    }
-
     /// A connection was made; gives its number and what wakes its socket.
-    pub fn open(&mut self, setup: Setup, port: u16, added: Option<String>, now: Moment) -> (PeerId, Arc<Notify>) {
-        let id = PeerId(self.number());
+    pub fn open(&mut self, opening: Opening, now: Moment) -> (PeerId, Arc<Notify>) {
+        let Opening { setup, bound, port, added } = opening;
+        let id = PeerId(self.next_peer);
+        self.next_peer += 1;
         let wake = Arc::new(Notify::new());
         let (remote, kind) = (setup.remote, setup.kind);
         self.hub.connect(Setup { id, ..setup }, now, &mut *self.entropy);
         let by_onion = kind == ConnectionKind::Inbound && self.onion_port == Some(port);
-        let door = Door { remote, kind, added, port, connected: now, wake: wake.clone(), was_ready: false, by_onion };
+        let (connected, wake_too) = (now, wake.clone());
+        let door = Door { remote, kind, added, bound, port, connected, wake: wake_too, was_ready: false, by_onion };
         self.doors.insert(id, door);
         (id, wake)
     }
 
+    /// So many bytes went out.
+    pub fn sent(&mut self, id: PeerId, count: usize, now: Moment) {
+        self.sent_bytes += count as u64;
+        self.hub.sent(id, count, now);
+    }
+
     pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment) {
+        self.received_bytes += bytes.len() as u64;
         self.hub.receive(id, bytes, now, &mut *self.entropy);
     }
 
@@ -208,14 +246,20 @@ impl<C: Chain> State<C> {
     }
 
     /// The next connection to open, entered as one on its way; its number is to be given to [`State::dialled`].
-    pub fn next_dial(&mut self, now: Moment) -> Option<(u64, crate::addresses::Dial)> {
+    pub fn next_dial(&mut self, now: Moment) -> Option<(u64, Dial)> {
         let connected = self.connected();
         let dial = self.dialler.next(&connected, &mut self.book, now, &mut *self.entropy)?;
         let (endpoint, added) = match &dial.to {
-            crate::addresses::Destination::Known(endpoint) => (Some(*endpoint), None),
-            crate::addresses::Destination::Added(text) => (text.parse().ok(), Some(text.clone())),
+            Destination::Known(endpoint) => (Some(*endpoint), None),
+            Destination::Added(text) => (text.parse().ok(), Some(text.clone())),
         };
-        let number = self.number();
+        let is_known = |host: &Host| self.bans.is_banned(host, now.unix_s) || self.bans.is_discouraged(host);
+        let is_unwelcome = matches!(&dial.to, Destination::Known(endpoint) if is_known(&endpoint.host));
+        if !self.active || is_unwelcome {
+            return None;
+        }
+        self.next_dial += 1;
+        let number = self.next_dial;
         self.dialling.insert(number, Connected { endpoint, added, kind: dial.kind });
         Some((number, dial))
     }
@@ -253,8 +297,13 @@ impl<C: Chain> State<C> {
     }
 
     /// Adds addresses that a name or the program itself tells.
-    pub fn add_addresses(&mut self, addresses: &[crate::wire::PeerAddress], source: &Host, now: Moment) -> usize {
+    pub fn add_addresses(&mut self, addresses: &[PeerAddress], source: &Host, now: Moment) -> usize {
         self.book.add(addresses, source, 0, now.unix_s, &mut *self.entropy)
+    }
+
+    /// Random addresses of the book, of one kind where it is named.
+    pub fn sample(&mut self, count: usize, kind: Option<HostKind>, now: Moment) -> Vec<PeerAddress> {
+        self.book.sample(count, 100, kind, now.unix_s, &mut *self.entropy)
     }
 
     /// Connections we made that are up.
@@ -263,11 +312,11 @@ impl<C: Chain> State<C> {
     }
 
     /// Endpoints of connections for blocks only, the anchors of the next start.
-    pub fn anchors(&self) -> Vec<crate::wire::PeerAddress> {
+    pub fn anchors(&self) -> Vec<PeerAddress> {
         let doors = self.doors.iter().filter(|(_, door)| door.kind == ConnectionKind::BlocksOnly && door.was_ready);
         let address = |(id, door): (&PeerId, &Door)| {
             let version = self.hub.peer(*id)?.features().version.as_ref()?;
-            Some(crate::wire::PeerAddress { time_s: 0, services: version.services, endpoint: door.remote })
+            Some(PeerAddress { time_s: 0, services: version.services, endpoint: door.remote })
         };
         doors.filter_map(address).collect()
     }
@@ -275,6 +324,9 @@ impl<C: Chain> State<C> {
     /// True where somebody may connect, after another was sent away if need be.
     pub fn admit(&mut self, remote: &Endpoint, permissions: Permissions, config: &Config, now: Moment) -> bool {
         let is_trusted = permissions.has(Permissions::NO_BAN);
+        if !self.active {
+            return false;
+        }
         if self.bans.is_banned(&remote.host, now.unix_s) && !is_trusted {
             return false;
         }
@@ -284,8 +336,8 @@ impl<C: Chain> State<C> {
         if self.bans.is_discouraged(&remote.host) && !is_trusted && inbound().count() + 1 >= config.inbound_max {
             return false;
         }
-        let group = Group::of(&remote.host);
-        let of_group = inbound().filter(|door| Group::of(&door.remote.host) == group).count();
+        let group = self.groups.of(&remote.host);
+        let of_group = inbound().filter(|door| self.groups.of(&door.remote.host) == group).count();
         if is_routable(&remote.host) && of_group >= config.inbound_per_group_max && !is_trusted {
             return false;
         }
@@ -325,26 +377,14 @@ impl<C: Chain> State<C> {
     }
 
     /// Ends the connections to a subnet.
-    pub fn close_subnet(&mut self, subnet: &crate::addresses::Subnet, now: Moment) {
-        let ids: Vec<PeerId> =
-            self.doors.iter().filter(|(_, door)| subnet.contains(&door.remote.host)).map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.hub.close(id, End::ClosedByUs("banned"), now));
+    pub fn close_subnet(&mut self, subnet: &Subnet, now: Moment) {
+        self.close_those(|door| subnet.contains(&door.remote.host), "banned", now);
     }
 
-    /// All connections.
-    pub fn reports(&self) -> Vec<PeerReport> {
-        let report = |peer: &crate::peer::Peer| PeerReport {
-            setup: peer.setup().clone(),
-            features: peer.features().clone(),
-            statistics: peer.statistics().clone(),
-            latency: peer.latency(),
-            transport: peer.transport_kind(),
-            session_id: peer.session_id(),
-            synced_headers: self.hub.synced_headers(peer.id()),
-            blocks_on_order: self.hub.blocks_on_order(peer.id()),
-            added: self.doors.get(&peer.id()).and_then(|door| door.added.clone()),
-        };
-        self.hub.peers().map(report).collect()
+    /// Ends some connections.
+    pub fn close_those(&mut self, which: impl Fn(&Door) -> bool, why: &'static str, now: Moment) {
+        let ids: Vec<PeerId> = self.doors.iter().filter(|(_, door)| which(door)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.hub.close(id, End::ClosedByUs(why), now));
     }
 
     /// Carries what the hub decided to the book, the bans and the sockets.
@@ -359,8 +399,14 @@ impl<C: Chain> State<C> {
         for id in self.hub.take_address_questions() {
             let Some(door) = self.doors.get(&id) else { continue };
             self.gossip.join(id, false);
-            let kind = door.host_kind();
-            let answer = self.answers.answer(&mut self.book, kind, door.port, now.unix_s, &mut *self.entropy);
+            let (kind, entropy) = (door.host_kind(), &mut *self.entropy);
+            let is_told_more = |peer: &crate::peer::Peer| peer.setup().permissions.has(Permissions::ADDRESSES);
+            if self.hub.peer(id).is_some_and(is_told_more) {
+                let fresh = self.book.sample(ADDRESSES_MAX, PERCENT_MAX, None, now.unix_s, entropy);
+                self.hub.tell_addresses(id, &fresh);
+                continue;
+            }
+            let answer = self.answers.answer(&mut self.book, kind, door.port, now.unix_s, entropy);
             self.hub.tell_addresses(id, answer);
         }
         for peer in self.hub.peers().filter(|peer| !peer.output().is_empty()) {
@@ -376,7 +422,8 @@ impl<C: Chain> State<C> {
             self.gossip.leave(gone.id);
             door.wake.notify_one();
             // What the user asked for is not held against it, and the machine itself is many.
-            if gone.discourage && door.kind != ConnectionKind::Manual && !is_local(&door.remote.host) {
+            let is_many = is_local(&door.remote.host) || door.by_onion;
+            if gone.discourage && door.kind != ConnectionKind::Manual && !is_many {
                 self.bans.discourage(door.remote.host);
             }
             if gone.end == End::FeelerDone {

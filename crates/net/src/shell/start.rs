@@ -5,7 +5,7 @@
 //! Fails:  where an address cannot be listened at, or the thread not be started.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,13 +15,15 @@ use stdx::clock::Clock;
 use tokio::sync::watch;
 
 use super::config::Config;
-use super::shared::{Ended, PeerReport, Shared, State};
-use super::{dial, files, listen, names, onion};
-use crate::addresses::{Ban, Dialler, Gossip, Subnet, Targets};
+use super::shared::{Ended, Shared, State};
+use super::{dial, files, i2p, listen, names, onion};
+use crate::addresses::{Dialler, Gossip, SCORE_BOUND, SCORE_FOUND, Targets};
 use crate::entropy::Entropy;
+use crate::hosts::is_routable;
 use crate::hub::{Chain, Hub};
-use crate::peer::{End, PeerId};
-use crate::wire::Endpoint;
+use crate::peer::Permissions;
+use crate::relay::TxJob;
+use crate::wire::{Endpoint, Host};
 
 /// Time between two looks at the clock.
 const TICK: Duration = Duration::from_millis(250);
@@ -42,7 +44,7 @@ impl Entropy for OsEntropy {
 
 /// Sockets at work.
 pub struct Shell<C> {
-    shared: Arc<Shared<C>>,
+    pub(super) shared: Arc<Shared<C>>,
     stop: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
     listening: Vec<SocketAddr>,
@@ -63,22 +65,26 @@ impl<C: Chain + Send + 'static> Shell<C> {
                 io::Error::new(error.kind(), format!("{} cannot be made: {error}", directory.display()))
             })?;
         }
-        let mut files = files::read(config.directory.as_deref(), params.magic, now_s, &mut *entropy);
+        let mut files = files::read(config.directory.as_deref(), params.magic, &config.groups, now_s, &mut *entropy);
         files.bans.sweep(now_s);
-        let mut dialler = Dialler::new(config.targets, files.anchors, config.reachable, hub.local().required);
+        let dialler = Dialler::new(config.targets, files.anchors, config.reachable, hub.local().required);
+        let mut dialler = dialler.grouped(config.groups.clone());
         config.added.iter().for_each(|text| {
-            dialler.add(text);
+            dialler.add(text, config.encrypts);
         });
-        let listeners = config.listen.iter().map(bind).collect::<io::Result<Vec<TcpListener>>>()?;
-        let mut listeners = listeners;
-        let listening = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
-        let gossip = Gossip::new(config.external.clone(), config.reachable, &mut *entropy);
-        let mut state = State::new(hub, files.book, files.bans, dialler, gossip, entropy);
+        let mut listeners = listeners(&config)?;
+        let listening = listeners.iter().map(|(listener, _)| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
+        let mut gossip = Gossip::new(config.external.clone(), config.reachable, &mut *entropy);
+        if config.discovers {
+            discover(&listening, &mut gossip);
+        }
+        let groups = config.groups.clone();
+        let mut state = State::new(hub, files.book, files.bans, dialler, gossip, groups, entropy);
         files.remarks.into_iter().for_each(|line| state.remark(line));
         if config.tor.is_some() {
             let listener = bind(&SocketAddr::from(([127, 0, 0, 1], 0)))?;
             state.onion_port = Some(listener.local_addr()?.port());
-            listeners.push(listener);
+            listeners.push((listener, Permissions::NONE));
         }
         let shared = Arc::new(Shared::new(config, params, clock, state));
         let (stop, stopped) = watch::channel(false);
@@ -99,19 +105,14 @@ impl<C: Chain + Send + 'static> Shell<C> {
         self.shared.with(|state, _| std::mem::take(&mut state.remarks).into())
     }
 
-    /// What we tell others we can be reached at.
-    pub fn own_endpoints(&self) -> Vec<Endpoint> {
-        self.shared.with(|state, _| state.gossip.own().to_vec())
-    }
-
     /// Does something with the hub; what follows from it is sent at once.
     pub fn with_hub<R>(&self, act: impl FnOnce(&mut Hub<C>) -> R) -> R {
         self.shared.with(|state, _| act(&mut state.hub))
     }
 
-    /// All connections.
-    pub fn peers(&self) -> Vec<PeerReport> {
-        self.shared.with(|state, _| state.reports())
+    /// Transactions to judge, waited for so long at most; the verdicts go to [`Hub::txs_judged`].
+    pub fn take_tx_jobs(&self, patience: Duration) -> Vec<TxJob> {
+        self.shared.take_tx_jobs(patience)
     }
 
     /// How much of the time validation waited for blocks on their way.
@@ -127,39 +128,6 @@ impl<C: Chain + Send + 'static> Shell<C> {
     /// How many connections to make.
     pub fn set_targets(&self, targets: Targets) {
         self.shared.with(|state, _| state.dialler.set_targets(targets));
-    }
-
-    /// Keeps a connection to an endpoint or name; false where it is kept already.
-    pub fn add_node(&self, text: &str) -> bool {
-        self.shared.with(|state, _| state.dialler.add(text))
-    }
-
-    /// Keeps it no longer; false where it was not kept.
-    pub fn remove_node(&self, text: &str) -> bool {
-        self.shared.with(|state, _| state.dialler.remove(text))
-    }
-
-    /// Ends a connection.
-    pub fn disconnect(&self, id: PeerId) {
-        self.shared.with(|state, now| state.hub.close(id, End::ClosedByUs("disconnected by the user"), now));
-    }
-
-    /// Bans a subnet, and ends its connections.
-    pub fn ban(&self, subnet: Subnet, ban: Ban) {
-        self.shared.with(|state, now| {
-            state.bans.ban(subnet, ban);
-            state.close_subnet(&subnet, now);
-        });
-    }
-
-    /// Lifts a ban; false where there was none.
-    pub fn lift_ban(&self, subnet: &Subnet) -> bool {
-        self.shared.with(|state, _| state.bans.lift(subnet))
-    }
-
-    /// The bans.
-    pub fn bans(&self) -> Vec<(Subnet, Ban)> {
-        self.shared.with(|state, _| state.bans.iter().map(|(subnet, ban)| (*subnet, *ban)).collect())
     }
 
     /// Ends all connections, and saves addresses, anchors and bans.
@@ -185,6 +153,42 @@ impl<C: Chain + Send + 'static> Shell<C> {
     }
 }
 
+/// Every socket others may connect to, and what they may do.
+fn listeners(config: &Config) -> io::Result<Vec<(TcpListener, Permissions)>> {
+    let plain = config.listen.iter().map(|address| Ok((bind(address)?, Permissions::NONE)));
+    let guests = |permissions: Option<Permissions>| permissions.unwrap_or(config.implicit);
+    let white = config.whitebind.iter().map(|bound| Ok((bind(&bound.address)?, guests(bound.permissions))));
+    plain.chain(white).collect()
+}
+
+/// Addresses of this machine that others can reach where we listen: those listened at, and those that connections leave from.
+fn discover(listening: &[SocketAddr], gossip: &mut Gossip) {
+    let mut add = |ip: IpAddr, port: u16, score: u32| {
+        let host = Host::from(ip);
+        if is_routable(&host) {
+            gossip.add_own(Endpoint { host, port }, score);
+        }
+    };
+    for address in listening {
+        if !address.ip().is_unspecified() {
+            add(address.ip(), address.port(), SCORE_BOUND);
+            continue;
+        }
+        // A datagram socket that is given a destination chooses its address, and sends nothing.
+        let (from, to) = match address.ip() {
+            IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
+            IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
+        };
+        let chosen = UdpSocket::bind(from).and_then(|socket| {
+            socket.connect(to)?;
+            socket.local_addr()
+        });
+        if let Ok(chosen) = chosen {
+            add(chosen.ip(), address.port(), SCORE_FOUND);
+        }
+    }
+}
+
 fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot listen at {address}: {error}")))?;
@@ -204,17 +208,20 @@ fn save<C: Chain>(shared: &Shared<C>) -> io::Result<()> {
 
 async fn run<C: Chain + Send + 'static>(
     shared: Arc<Shared<C>>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, Permissions)>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    for listener in listeners {
+    for (listener, guests) in listeners {
         if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
-            tokio::spawn(listen::accept(shared.clone(), listener));
+            tokio::spawn(listen::accept(shared.clone(), listener, guests));
         }
     }
     let onion_port = shared.with(|state, _| state.onion_port);
     if let (Some(tor), Some(port)) = (shared.config.tor.clone(), onion_port) {
         tokio::spawn(onion::keep(shared.clone(), tor, SocketAddr::from(([127, 0, 0, 1], port))));
+    }
+    if shared.config.sam.is_some_and(|sam| sam.accepts) {
+        tokio::spawn(i2p::accept(shared.clone()));
     }
     if shared.config.targets != Targets::NONE {
         tokio::spawn(names::seed(shared.clone()));
@@ -225,6 +232,7 @@ async fn run<C: Chain + Send + 'static>(
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
+            () = shared.stir.notified() => {}
             _ = stopped.changed() => return,
         }
         shared.with(|state, now| state.tick(now));

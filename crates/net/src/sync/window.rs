@@ -239,6 +239,12 @@ impl Window {
         self.peers.get(&peer).map_or(0, |peer| peer.orders.len())
     }
 
+    /// Heights of the blocks on order from a peer.
+    pub fn heights_of(&self, peer: PeerId) -> Vec<u32> {
+        let orders = self.peers.get(&peer).map_or(&[][..], |peer| &peer.orders);
+        orders.iter().filter_map(|(hash, _)| self.places.get(hash).copied()).collect()
+    }
+
     /// What a peer delivers, in bytes a second; none before it has shown.
     pub fn rate_of(&self, peer: PeerId) -> Option<u64> {
         self.peers.get(&peer).and_then(Peer::rate_per_s)

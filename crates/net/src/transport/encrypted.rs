@@ -242,7 +242,14 @@ impl Encrypted {
     }
 
     pub fn send(&mut self, message: &Message, out: &mut Vec<u8>) {
-        let command = message.command();
+        let (start, command) = (out.len(), message.command());
+        self.send_any(command, |out| message.encode(out), out);
+        let overhead = LENGTH_BYTES + HEADER_BYTES + 1 + command.bytes().len() + TAG_BYTES;
+        assert!(out.len() - start <= PAYLOAD_BYTES_MAX + overhead, "we send no message that nobody takes");
+    }
+
+    /// Appends a packet of any payload below 16 MiB, which is all that its length can say.
+    pub fn send_any(&mut self, command: Command, payload: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         self.cipher().encrypt(0, &[], out, |out| {
             match command.short_id() {
                 Some(short_id) => out.push(short_id),
@@ -251,9 +258,7 @@ impl Encrypted {
                     out.extend_from_slice(command.bytes());
                 }
             }
-            let start = out.len();
-            message.encode(out);
-            assert!(out.len() - start <= PAYLOAD_BYTES_MAX, "we send no message that nobody takes");
+            payload(out);
         });
     }
 

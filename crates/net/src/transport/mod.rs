@@ -200,6 +200,15 @@ impl Transport {
         }
     }
 
+    /// As [`Transport::send`] with any payload, for tests of others.
+    pub fn send_any(&mut self, command: Command, payload: &[u8], out: &mut Vec<u8>) {
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(payload);
+        match &mut self.kind {
+            Kind::Plain(plain) => plain.send_any(command, write, out),
+            Kind::Encrypted(encrypted) => encrypted.send_any(command, write, out),
+        }
+    }
+
     /// What the connection turned out to be; encrypted only once a packet of the other side proved that it has the key.
     pub fn kind(&self) -> TransportKind {
         match &self.kind {

@@ -68,12 +68,18 @@ impl Plain {
 
     pub fn send(&mut self, message: &Message, out: &mut Vec<u8>) {
         let start = out.len();
+        self.send_any(message.command(), |out| message.encode(out), out);
+        assert!(out.len() - start <= HEADER_BYTES + PAYLOAD_BYTES_MAX, "we send no message that nobody takes");
+    }
+
+    /// Appends a frame of any payload.
+    pub fn send_any(&mut self, command: Command, payload: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend_from_slice(&self.magic);
-        out.extend_from_slice(message.command().bytes());
+        out.extend_from_slice(command.bytes());
         out.extend_from_slice(&[0; 8]);
-        message.encode(out);
+        payload(out);
         let payload = &out[start + HEADER_BYTES..];
-        assert!(payload.len() <= PAYLOAD_BYTES_MAX, "we send no message that nobody takes");
         let (length, checksum) = (payload.len() as u32, sha256d(payload));
         out[start + 16..start + 20].copy_from_slice(&length.to_le_bytes());
         out[start + 20..start + 24].copy_from_slice(&checksum[..4]);

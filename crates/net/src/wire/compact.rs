@@ -5,7 +5,6 @@
 //! Fails:  [`WireError`]: more than 65,535 transactions, positions that do not exist, transactions that do not parse.
 //! Source: BIP 152, version 2 (identifiers over wtxids); Bitcoin Core, `src/blockencodings.h`.
 
-use bitcoin_hashes::siphash24;
 use primitives::encode::{compact_size, put_compact_size};
 use primitives::hash::sha256;
 use primitives::transaction::length_of_first;
@@ -15,6 +14,7 @@ use stdx::bytes::Reader;
 use super::encode::count;
 use super::error::WireError;
 use super::limits::COMPACT_TXS_MAX;
+use crate::siphash::siphash;
 
 /// Bytes of a short identifier.
 const SHORT_ID_BYTES: usize = 6;
@@ -70,8 +70,14 @@ pub struct CompactBlock {
 impl CompactBlock {
     /// The compact form of a block: the coinbase whole, the others by identifier; panics for a block without transactions.
     pub fn of(block: &Block, nonce: u64) -> CompactBlock {
+        let wtxids: Vec<Wtxid> = block.txs().map(|tx| tx.wtxid()).collect();
+        CompactBlock::with_wtxids(block, &wtxids, nonce)
+    }
+
+    /// The same, with the wtxids of its transactions, that of the coinbase first.
+    pub fn with_wtxids(block: &Block, wtxids: &[Wtxid], nonce: u64) -> CompactBlock {
         let keys = ShortIdKeys::of(block.header(), nonce);
-        let short_ids = block.txs().skip(1).map(|tx| keys.short_id(&tx.wtxid())).collect();
+        let short_ids = wtxids[1..].iter().map(|wtxid| keys.short_id(wtxid)).collect();
         let prefilled = vec![PrefilledTx { index: 0, tx: block.tx(0).raw().to_vec() }];
         CompactBlock { header: *block.header(), nonce, short_ids, prefilled }
     }
@@ -159,7 +165,7 @@ impl ShortIdKeys {
     /// The low 48 bits of SipHash-2-4.
     #[inline]
     pub fn short_id(&self, wtxid: &Wtxid) -> u64 {
-        siphash24::Hash::hash_to_u64_with_keys(self.0[0], self.0[1], &wtxid.0) & 0xffff_ffff_ffff
+        siphash(self.0, &wtxid.0) & 0xffff_ffff_ffff
     }
 }
 

@@ -88,41 +88,36 @@ impl<T: Clone> Slot<T> {
 pub struct Reconstruction<T> {
     header: Header,
     slots: Vec<Slot<T>>,
+    keys: ShortIdKeys,
+    table: ShortIdTable,
+    /// Where in the block each short identifier's transaction is.
+    positions: Vec<u16>,
 }
 
 impl<T: AsRef<[u8]> + Clone> Reconstruction<T> {
-    /// Looks for the block's transactions among those we know; only what is found is cloned.
-    pub fn start<'a>(
-        compact: CompactBlock,
-        known: impl Iterator<Item = (&'a Wtxid, &'a T)>,
-    ) -> Result<Reconstruction<T>, ReconstructionError>
-    where
-        T: 'a,
-    {
+    /// A compact block, nothing of which is known but what it carries whole.
+    pub fn open(compact: CompactBlock) -> Result<Reconstruction<T>, ReconstructionError> {
         let keys = ShortIdKeys::of(&compact.header, compact.nonce);
         let mut slots: Vec<Slot<T>> = (0..compact.tx_count()).map(|_| Slot::Missing).collect();
         for prefilled in compact.prefilled {
             slots[usize::from(prefilled.index)] = Slot::Prefilled(prefilled.tx);
         }
-        let positions: Vec<u16> = (0..slots.len()).filter(|at| slots[*at].is_wanted()).map(|at| at as u16).collect();
-        let table = ShortIdTable::new(&compact.short_ids)?;
-        let mut wanted = positions.len();
-        for (wtxid, tx) in known {
-            // As in Core, the search ends when nothing is missing; an ambiguity seen later would only cost a round trip.
-            if wanted == 0 {
-                break;
-            }
-            let Some(found) = table.find(keys.short_id(wtxid)) else { continue };
-            let slot = &mut slots[usize::from(positions[found])];
-            let was_wanted = slot.is_wanted();
-            slot.offer(wtxid, tx);
-            match (was_wanted, slot.is_wanted()) {
-                (true, false) => wanted -= 1,
-                (false, true) => wanted += 1,
-                _ => {}
-            }
+        let positions = (0..slots.len()).filter(|at| slots[*at].is_wanted()).map(|at| at as u16).collect();
+        let table = ShortIdTable::new(compact.short_ids)?;
+        Ok(Reconstruction { header: compact.header, slots, keys, table, positions })
+    }
+
+    /// True where the transaction of this wtxid may be of the block.
+    #[inline]
+    pub fn wants(&self, wtxid: &Wtxid) -> bool {
+        self.table.find(self.keys.short_id(wtxid)).is_some()
+    }
+
+    /// Puts a transaction that we know where it belongs, if it may be of the block.
+    pub fn offer(&mut self, wtxid: &Wtxid, tx: &T) {
+        if let Some(found) = self.table.find(self.keys.short_id(wtxid)) {
+            self.slots[usize::from(self.positions[found])].offer(wtxid, tx);
         }
-        Ok(Reconstruction { header: compact.header, slots })
     }
 
     /// The header.
@@ -170,20 +165,21 @@ const PROBES_MAX: usize = 24;
 ///
 /// Open addressing at a quarter full: most transactions are not in the block and are told so by one empty place. The sender
 /// chooses the identifiers, so a crowd at one place ends the attempt instead of slowing it.
-struct ShortIdTable<'a> {
-    short_ids: &'a [u64],
+struct ShortIdTable {
+    short_ids: Vec<u64>,
     /// Position in `short_ids` plus one; 0 is empty.
     places: Vec<u32>,
 }
 
-impl<'a> ShortIdTable<'a> {
-    fn new(short_ids: &'a [u64]) -> Result<ShortIdTable<'a>, ReconstructionError> {
+impl ShortIdTable {
+    fn new(short_ids: Vec<u64>) -> Result<ShortIdTable, ReconstructionError> {
         let places = vec![0; (4 * short_ids.len()).next_power_of_two()];
         let mut table = ShortIdTable { short_ids, places };
-        for (index, short_id) in short_ids.iter().enumerate() {
-            let free = table.probes(*short_id).find(|place| match table.places[*place] {
+        for index in 0..table.short_ids.len() {
+            let short_id = table.short_ids[index];
+            let free = table.probes(short_id).find(|place| match table.places[*place] {
                 0 => true,
-                taken => short_ids[taken as usize - 1] == *short_id,
+                taken => table.short_ids[taken as usize - 1] == short_id,
             });
             match free {
                 Some(place) if table.places[place] == 0 => table.places[place] = index as u32 + 1,
@@ -246,7 +242,11 @@ mod tests {
         compact: CompactBlock,
         known: &[(Wtxid, Transaction)],
     ) -> Result<Reconstruction<Transaction>, ReconstructionError> {
-        Reconstruction::start(compact, known.iter().map(|(wtxid, tx)| (wtxid, tx)))
+        let mut reconstruction = Reconstruction::open(compact)?;
+        for (wtxid, tx) in known.iter().filter(|(wtxid, _)| reconstruction.wants(wtxid)).collect::<Vec<_>>() {
+            reconstruction.offer(wtxid, tx);
+        }
+        Ok(reconstruction)
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(start(compact.clone(), &[]).err(), Some(ReconstructionError::ShortIdCollision));
         // Identifiers chosen to begin at one place of the table; Core's limit is 12 a bucket.
         let table = |ids: &[u64]| {
-            ShortIdTable::new(ids).map(|table| ids.iter().filter(|id| table.find(**id).is_some()).count())
+            ShortIdTable::new(ids.to_vec()).map(|table| ids.iter().filter(|id| table.find(**id).is_some()).count())
         };
         let mask = 4 * 64 - 1u64;
         let place = |id: &u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & mask;

@@ -1,14 +1,13 @@
 //! A chain without forks or rules, which is enough for talking: it takes what builds on its end.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use consensus::Work;
 use consensus::header::{check_proof_of_work, work_of};
 use net::hub::{Chain, HeadersRefusal, Place};
 use net::peer::PeerId;
 use primitives::hash::sha256d;
-use primitives::{BlockHash, Header, Params, Transaction, Wtxid};
+use primitives::{BlockHash, Header, Params};
 
 /// Headers by height, and the blocks that came.
 pub struct Line {
@@ -115,9 +114,6 @@ impl Chain for Line {
     }
     fn is_initial_download(&self) -> bool {
         false
-    }
-    fn known_txs(&self) -> Arc<[(Wtxid, Transaction)]> {
-        Arc::new([])
     }
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {
         for header in headers {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use net::addresses::{Ban, Targets};
 use net::hub::{Hub, Judgement, UploadBudget};
 use net::peer::{ConnectionKind, End, Local};
+use net::relay::NoPool;
 use net::shell::{Config, OsEntropy, PeerReport, Proxy, Shell};
 use net::sync::Limits;
 use net::transport::TransportKind;
@@ -37,7 +38,7 @@ pub fn quiet() -> Config {
 pub fn start(config: Config, line: Line) -> Shell<Line> {
     let local = Local::new(params().magic, &mut OsEntropy);
     let (limits, upload) = (Limits::default(), UploadBudget::new(None));
-    let hub = Hub::new(line, Arc::new(params()), Arc::new(local), limits, upload, &mut OsEntropy);
+    let hub = Hub::new(line, Arc::new(params()), Arc::new(local), limits, upload, Box::new(NoPool), &mut OsEntropy);
     let clock = Arc::new(SystemClock::default());
     Shell::start(config, params(), clock, hub, Box::new(OsEntropy)).expect("a free port of this machine")
 }
@@ -115,7 +116,7 @@ fn blocks_cross_between_shells_encrypted_and_plain() {
 fn a_shell_that_dials_itself_notices() {
     let shell = start(quiet(), mined(1));
     let own = shell.listening()[0].to_string();
-    assert!(shell.add_node(&own) && !shell.add_node(&own));
+    assert!(shell.add_node(&own, true) && !shell.add_node(&own, true));
     wait(&[], "the end of the connection", || shell.take_ended().iter().any(|one| one.end == End::ConnectedToSelf));
     assert!(shell.remove_node(&own));
     shell.stop().unwrap();
@@ -263,7 +264,7 @@ fn a_port_in_use_is_said() {
     let address = taken.local_addr().unwrap();
     let local = Local::new(params().magic, &mut OsEntropy);
     let (limits, upload) = (Limits::default(), UploadBudget::new(None));
-    let hub = Hub::new(mined(0), Arc::new(params()), Arc::new(local), limits, upload, &mut OsEntropy);
+    let hub = Hub::new(mined(0), Arc::new(params()), Arc::new(local), limits, upload, Box::new(NoPool), &mut OsEntropy);
     let config = Config { listen: vec![address], ..quiet() };
     let clock = Arc::new(SystemClock::default());
     let error = Shell::start(config, params(), clock, hub, Box::new(OsEntropy)).err().expect("the port is taken");

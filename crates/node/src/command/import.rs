@@ -8,6 +8,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use super::import_peers;
 use crate::{Failure, say};
 
 /// What became of a file's options.
@@ -124,7 +125,9 @@ fn translate(text: &str) -> Imported {
     put("p2p_user_agent_comment", Some(all("uacomment").join(",")));
     put("log_file", last("debuglogfile").filter(|value| value != "0"));
     put("blocks_from", last("blocksdir").map(|folder| format!("{folder}/blocks")));
-    for (name, value) in options.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
+    imported.settings.extend(import_peers::settings(chain, &options));
+    let is_known = |name: &str| KNOWN.contains(&name) || import_peers::KNOWN.contains(&name);
+    for (name, value) in options.iter().filter(|(name, _)| !is_known(name)) {
         let hint = match name.as_str() {
             "datadir" => " (give --datadir to assay; block files there can be read with blocks_from)",
             name if name.starts_with("zmq") => " (there is no ZeroMQ yet)",

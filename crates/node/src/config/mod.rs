@@ -8,6 +8,7 @@ mod electrum;
 pub mod machine;
 pub mod network;
 mod params;
+mod peer_settings;
 pub mod rpc;
 pub mod schema;
 pub mod show;

@@ -4,10 +4,11 @@
 //! Out:    [`SETTINGS`], and how a name is spelled in each place.
 //! Fails:  never; tests hold every default to its own range.
 
+use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
 
 /// One setting.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Name in the file; other spellings follow from it.
     pub name: &'static str,
@@ -54,7 +55,7 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-const fn setting(
+pub(super) const fn setting(
     area: &'static str,
     name: &'static str,
     kind: Kind,
@@ -68,13 +69,30 @@ const fn setting(
 
 const NODE: &str = "node";
 const SPEED: &str = "speed and memory";
-const P2P: &str = "peers";
 const ELECTRUM: &str = "electrum";
 const RPC: &str = "json-rpc";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting] =
+    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() }>([FIRST, PEER_SETTINGS, LAST]);
+
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 3]) -> [Setting; COUNT] {
+    let mut all = [FIRST[0]; COUNT];
+    let (mut part, mut at, mut count) = (0, 0, 0);
+    while count < COUNT {
+        if at == parts[part].len() {
+            (part, at) = (part + 1, 0);
+            continue;
+        }
+        all[count] = parts[part][at];
+        (at, count) = (at + 1, count + 1);
+    }
+    all
+}
+
+/// The settings before those of the peers.
+const FIRST: &[Setting] = &[
     Setting {
         in_file: false,
         ..setting(
@@ -193,136 +211,10 @@ pub const SETTINGS: &[Setting] = &[
          next validation of the same blocks: `assay reindex` and `assay verify` are faster with it. Nothing in it is \
          trusted, and it may be removed at any time.",
     ),
-    setting(
-        P2P,
-        "p2p",
-        Kind::Choice(&["auto", "on", "off"]),
-        &[],
-        "auto",
-        "",
-        "Talk to other nodes: download the chain from them and serve it. \"auto\" is on where the node keeps block files of \
-         its own, and off where it reads those of another node.",
-    ),
-    setting(
-        P2P,
-        "p2p_listen",
-        Kind::Address,
-        &["auto", "off"],
-        "auto",
-        "",
-        "Where other nodes may connect to. \"auto\" is every interface with the network's usual port (8333 main), and \
-         127.0.0.1 on regtest. Port 0 takes a free one.",
-    ),
-    setting(
-        P2P,
-        "p2p_connect",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Nodes to connect to, between commas, and no others: an address or name, with a port where it is not the usual one.",
-    ),
-    setting(
-        P2P,
-        "p2p_add",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Nodes to stay connected to besides those the node finds itself, between commas.",
-    ),
-    setting(
-        P2P,
-        "p2p_only",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Kinds of networks to make connections in, between commas: ipv4, ipv6, onion, i2p, cjdns. Empty for all.",
-    ),
-    setting(
-        P2P,
-        "p2p_proxy",
-        Kind::Address,
-        &["none"],
-        "none",
-        "",
-        "SOCKS5 proxy for all connections the node makes; each has a name of its own, so that Tor gives it its own circuit.",
-    ),
-    setting(
-        P2P,
-        "p2p_onion_proxy",
-        Kind::Address,
-        &["none"],
-        "none",
-        "",
-        "SOCKS5 proxy for onion services, where it is another one.",
-    ),
-    setting(
-        P2P,
-        "p2p_tor_control",
-        Kind::Address,
-        &["none"],
-        "none",
-        "",
-        "Control port of a Tor on this machine (usually 127.0.0.1:9051): an onion service is kept there for other nodes to \
-         connect to. Tor's cookie file must be readable.",
-    ),
-    setting(
-        P2P,
-        "p2p_outbound",
-        Kind::Whole { min: 0, max: 64 },
-        &[],
-        "12",
-        "connections",
-        "Connections the node makes by itself, besides two for blocks only. While the chain is downloaded each is a source \
-         of blocks.",
-    ),
-    setting(
-        P2P,
-        "p2p_inbound_max",
-        Kind::Whole { min: 0, max: 10_000 },
-        &[],
-        "114",
-        "connections",
-        "Connections other nodes may make; where more come, those of least use to the network's diversity make room.",
-    ),
-    setting(
-        P2P,
-        "p2p_user_agent_comment",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Comments that the user agent ends with, between commas (BIP 14).",
-    ),
-    setting(
-        P2P,
-        "p2p_encrypt",
-        Kind::Choice(&["on", "off"]),
-        &[],
-        "on",
-        "",
-        "Encrypted transport (BIP 324) with nodes that know it.",
-    ),
-    setting(
-        P2P,
-        "p2p_seeds",
-        Kind::Choice(&["on", "off"]),
-        &[],
-        "on",
-        "",
-        "Ask the network's DNS seeds for nodes when too few are known, and take built-in addresses where they do not answer.",
-    ),
-    setting(
-        P2P,
-        "p2p_upload_mib_per_day",
-        Kind::Whole { min: 1, max: 1 << 30 },
-        &["none"],
-        "none",
-        "MiB",
-        "Blocks served in a day; when it is nearly spent only new blocks are, the rest of the day.",
-    ),
+];
+
+/// The settings behind those of the peers.
+const LAST: &[Setting] = &[
     setting(
         ELECTRUM,
         "electrum_listen",

@@ -181,6 +181,9 @@ impl Node {
     fn join_network(&mut self, handle: &Handle, mempool: SharedMempool) -> Result<(), String> {
         let Some(config) = self.config.peers.clone() else { return Ok(()) };
         let peers = Peers::start(config, &self.config, self.clock.clone(), handle, mempool)?;
+        if let Some(rpc) = &self.rpc {
+            rpc.join(Arc::new(peers.calls()));
+        }
         self.reporter.connected(peers.listening().first().copied(), peers.reports(), peers.waiting());
         self.peers = Some(peers);
         Ok(())

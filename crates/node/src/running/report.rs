@@ -289,8 +289,8 @@ fn peers(network: &Network) -> Json {
             "kind": report.setup.kind.name(),
             "user_agent": version.map(|version| version.user_agent_text()),
             "encrypted": report.session_id.is_some(),
-            "headers_height": report.synced_headers,
-            "blocks_on_order": report.blocks_on_order,
+            "headers_height": report.talk.synced_headers,
+            "blocks_on_order": report.talk.in_flight.len(),
             "received_bytes": report.statistics.received.bytes,
             "sent_bytes": report.statistics.sent.bytes,
         })

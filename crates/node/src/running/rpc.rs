@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::Handle;
-use primitives::network::Network;
+use primitives::network::Network as Chain;
 use serve::door::Door;
 use serve::pool::Pool;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
-use serve::rpc::needs::Host;
+use serve::rpc::needs::{Host, Network};
 use serve::rpc::{Config as ServerConfig, ServerHandle, start};
 use stdx::clock::Clock;
 use stdx::hex;
@@ -42,7 +42,7 @@ struct NodeHost {
     reporter: Reporter,
     stop: StopFlag,
     clock: Arc<NodeClock>,
-    network: Network,
+    network: Chain,
     blocks_from: PathBuf,
     log_file: String,
 }
@@ -92,6 +92,11 @@ impl Rpc {
         let _ = self.env.mempool.set(Arc::new(Pool::new(unconfirmed.mempool().clone(), host.clone())));
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
+    }
+
+    /// Answers questions about peers from now on.
+    pub fn join(&self, network: Arc<dyn Network>) {
+        let _ = self.env.network.set(network);
     }
 
     /// What went wrong on our side since it was asked last, the newest only.
@@ -154,7 +159,7 @@ impl Host for NodeHost {
     }
 
     fn set_unix_s(&self, unix_s: u64) -> bool {
-        let may = self.network == Network::Regtest;
+        let may = self.network == Chain::Regtest;
         if may {
             self.clock.set(unix_s);
         }

@@ -110,6 +110,14 @@ fn index_info(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
             json.end_object();
         }
     }
+    let name = "basic block filter index";
+    if handle.has_filters() && wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == name) {
+        let view = handle.view();
+        json.key(name).begin_object();
+        json.key("synced").bool(synced && view.has_all_filters());
+        json.key("best_block_height").number(view.filter_count().saturating_sub(1));
+        json.end_object();
+    }
     json.end_object();
     Ok(())
 }
@@ -234,7 +242,7 @@ pub const METHODS: &[Method] = &[
         name: "getindexinfo",
         category: "util",
         args: &[Arg::optional("index_name", Kind::Text, "Only this index.")],
-        about: "How far the indexes are. They are built with the chain and are never behind it.",
+        about: "How far the indexes are. They are built with the chain; block filters may be behind it after they were switched on.",
         result: "object of objects: synced, best_block_height",
         run: index_info,
     },

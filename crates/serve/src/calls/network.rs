@@ -8,17 +8,14 @@
 use primitives::{Network, Transaction};
 
 use crate::json::Json;
-use crate::rpc::auth::Subnet;
 use crate::rpc::call::Call;
 use crate::rpc::error::{Outcome, RpcError, code};
 use crate::rpc::help;
 use crate::rpc::method::{Arg, HIDDEN, Kind, Method};
-use crate::rpc::needs::{Orphan, Peer};
+use crate::rpc::needs::{Orphan, Peer, RawAddress};
 
 /// The version that clients compare with Core's: 31.0.0.
 const CORE_VERSION: u32 = 310_000;
-/// Seconds of a ban that nobody limited: a day.
-const BAN_S: u64 = 24 * 60 * 60;
 /// Names of networks in Core's answers.
 const NETWORK_NAMES: [&str; 5] = ["ipv4", "ipv6", "onion", "i2p", "cjdns"];
 /// Bytes of a message's name.
@@ -59,6 +56,9 @@ fn write_peer(peer: &Peer, json: &mut Json<'_>) {
         json.key("addrlocal").text(local);
     }
     json.key("network").text(peer.network);
+    if peer.mapped_as != 0 {
+        json.key("mapped_as").number(peer.mapped_as);
+    }
     write_services("", peer.services, json);
     json.key("relaytxes").bool(peer.relays);
     json.key("last_inv_sequence").number(peer.last_inv_sequence);
@@ -190,6 +190,9 @@ fn add_node(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
         return Err(RpcError::misc(help::of(call.method)));
     }
     let network = call.network()?;
+    if node.trim().is_empty() {
+        return Err(RpcError::parameter("Error: Node address cannot be empty"));
+    }
     match &*command {
         "onetry" => network.try_node(&node, v2)?,
         "add" => network.add_node(&node, v2)?,
@@ -267,24 +270,9 @@ fn set_ban(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
         return Err(RpcError::misc(help::of(call.method)));
     }
     let network = call.network()?;
-    let invalid = |told: &str| RpcError::new(code::CLIENT_INVALID_IP_OR_SUBNET, told);
-    let Subnet { address, prefix } = subnet.parse().map_err(|_| invalid("Error: Invalid IP/Subnet"))?;
-    if command == "add" {
-        let now_s = call.env.host.unix_s();
-        let (time_s, absolute): (i64, bool) = (call.integer(2)?, call.bool(3)?);
-        let time_s = u64::try_from(time_s).unwrap_or(0);
-        let until_s = match (absolute, time_s) {
-            (true, time_s) if time_s < now_s => {
-                return Err(RpcError::parameter("Error: Absolute timestamp is in the past"));
-            }
-            (true, time_s) => time_s,
-            (false, 0) => now_s + BAN_S,
-            (false, time_s) => now_s.saturating_add(time_s),
-        };
-        network.ban(address, prefix, until_s)?;
-    } else if !network.unban(address, prefix) {
-        let told = "Error: Unban failed. Requested address/subnet was not previously manually banned.";
-        return Err(invalid(told));
+    match &*command {
+        "add" => network.ban(&subnet, call.integer(2)?, call.bool(3)?)?,
+        _ => network.unban(&subnet)?,
     }
     json.null();
     Ok(())
@@ -342,13 +330,12 @@ fn node_addresses(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
 
 fn add_peer_address(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     let (address, port, tried) = (call.text(0)?, call.integer(1)?, call.bool(2)?);
-    let invalid = |_| RpcError::new(code::CLIENT_INVALID_IP_OR_SUBNET, "Invalid IP address");
-    let added = call.network()?.add_address(address.parse().map_err(invalid)?, port, tried);
+    let refused = call.network()?.add_address(&address, port, tried)?;
     json.begin_object();
-    if let Err(told) = &added {
+    if let Some(told) = refused {
         json.key("error").text(told);
     }
-    json.key("success").bool(added.is_ok());
+    json.key("success").bool(refused.is_none());
     json.end_object();
     Ok(())
 }
@@ -363,6 +350,36 @@ fn address_manager_info(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
         json.key("new").number(new);
         json.key("tried").number(tried);
         json.key("total").number(new + tried);
+        json.end_object();
+    }
+    json.end_object();
+    Ok(())
+}
+
+fn write_raw_address(raw: &RawAddress, json: &mut Json<'_>) {
+    json.key_of(&format!("{}/{}", raw.bucket, raw.position)).begin_object();
+    json.key("address").text(&raw.known.address);
+    if raw.mapped_as != 0 {
+        json.key("mapped_as").number(raw.mapped_as);
+    }
+    json.key("port").number(raw.known.port);
+    json.key("services").number(raw.known.services);
+    json.key("time").number(raw.known.time_s);
+    json.key("network").text(raw.known.network);
+    json.key("source").text(&raw.source);
+    json.key("source_network").text(raw.source_network);
+    if raw.source_mapped_as != 0 {
+        json.key("source_mapped_as").number(raw.source_mapped_as);
+    }
+    json.end_object();
+}
+
+fn raw_addresses(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let network = call.network()?;
+    json.begin_object();
+    for (name, tried) in [("new", false), ("tried", true)] {
+        json.key(name).begin_object();
+        network.raw_addresses(tried).iter().for_each(|raw| write_raw_address(raw, json));
         json.end_object();
     }
     json.end_object();
@@ -497,6 +514,9 @@ pub const METHODS: &[Method] = &[
             Arg::required("connection_type", Kind::Text, "outbound-full-relay, block-relay-only, addr-fetch or feeler."),
             Arg::required("v2transport", Kind::Bool, "Whether to use the encrypted transport."),
         ], "Opens a connection, on regtest only.", "object: address, connection_type", add_connection),
+    method!("getrawaddrman", HIDDEN, &[], "Every place of the address book that is taken.",
+        "object: new, tried; each an object of objects by bucket and position: address, mapped_as, port, services, time, network, \
+         source, source_network, source_mapped_as", raw_addresses),
     method!("addpeeraddress", HIDDEN, &[ADDRESS,
             Arg::required("port", Kind::Number, "The port."),
             Arg::default("tried", Kind::Bool, "false", "Whether it counts as reached before."),

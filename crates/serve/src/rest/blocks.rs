@@ -66,6 +66,14 @@ pub(super) fn block_part(env: &Env, target: &Target<'_>) -> Answered {
     }
 }
 
+/// A number of headers, within the limit.
+pub(super) fn header_count(count: &str) -> Result<usize, Refused> {
+    let in_range = count.parse::<usize>().ok().filter(|count| (1..=HEADERS_MAX).contains(count));
+    let told =
+        || Refused::bad(format!("Header count is invalid or out of acceptable range (1-{HEADERS_MAX}): {count}"));
+    in_range.ok_or_else(told)
+}
+
 pub(super) fn headers(env: &Env, target: &Target<'_>) -> Answered {
     let parts: Vec<&str> = target.path.split('/').collect();
     let (hash, count) = match parts[..] {
@@ -75,10 +83,7 @@ pub(super) fn headers(env: &Env, target: &Target<'_>) -> Answered {
             return Err(Refused::bad("Invalid URI format. Expected /rest/headers/<hash>.<ext>?count=<count>"));
         }
     };
-    let in_range = count.parse::<usize>().ok().filter(|count| (1..=HEADERS_MAX).contains(count));
-    let told =
-        || Refused::bad(format!("Header count is invalid or out of acceptable range (1-{HEADERS_MAX}): {count}"));
-    let count = in_range.ok_or_else(told)?;
+    let count = header_count(count)?;
     let hash = BlockHash(hash_of(hash)?);
     let view = env.view()?;
     let first = Located::find(env, &view, &hash)?.filter(Located::is_active).map(|block| block.height);
@@ -126,7 +131,7 @@ pub(super) fn block_hash_by_height(env: &Env, target: &Target<'_>) -> Answered {
 }
 
 /// Text of a client without what could be more than text.
-fn safe(text: &str) -> String {
+pub(super) fn safe(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.~/".contains(*c)).take(80).collect()
 }
 

@@ -7,6 +7,7 @@
 
 pub mod blocks;
 pub mod coins;
+pub mod filters;
 
 use crate::rpc::env::Env;
 use crate::rpc::error::{RpcError, code};
@@ -170,7 +171,7 @@ fn dispatch(env: &Env, target: &str, body: &[u8]) -> Answered {
     env.handle()?;
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let below = path.strip_prefix(PREFIX).unwrap_or_default();
-    let handlers: [(&str, fn(&Env, &Target<'_>) -> Answered); 11] = [
+    let handlers: [(&str, fn(&Env, &Target<'_>) -> Answered); 13] = [
         ("tx/", coins::tx),
         ("block/notxdetails/", blocks::block_without_details),
         ("block/", blocks::block),
@@ -182,6 +183,8 @@ fn dispatch(env: &Env, target: &str, body: &[u8]) -> Answered {
         ("deploymentinfo", blocks::deployment_info),
         ("blockhashbyheight/", blocks::block_hash_by_height),
         ("spenttxouts/", blocks::spent_tx_outs),
+        ("blockfilter/", filters::block_filter),
+        ("blockfilterheaders/", filters::filter_headers),
     ];
     for (prefix, handler) in handlers {
         if let Some(rest) = below.strip_prefix(prefix) {

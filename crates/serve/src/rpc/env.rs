@@ -13,6 +13,7 @@ use primitives::Params;
 use super::error::{RpcError, code};
 use super::needs::{Blocks, Host, Mempool, Network};
 use super::table;
+use crate::filters::Scan;
 use crate::metrics::Metrics;
 
 /// What all calls share.
@@ -29,6 +30,8 @@ pub struct Env {
     pub network: OnceLock<Arc<dyn Network>>,
     /// The way in for blocks, where there is one.
     pub blocks: OnceLock<Arc<dyn Blocks>>,
+    /// The scan of block filters under way.
+    pub filter_scan: Scan,
     /// Counters.
     pub metrics: Metrics,
     active: Mutex<Vec<Active>>,
@@ -66,6 +69,7 @@ impl Env {
             mempool: OnceLock::new(),
             network: OnceLock::new(),
             blocks: OnceLock::new(),
+            filter_scan: Scan::default(),
             metrics: Metrics::new(table::all().map(|method| method.name)),
             active: Mutex::default(),
         }

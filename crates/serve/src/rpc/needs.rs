@@ -6,7 +6,6 @@
 //!
 //! Until one is handed over, the calls that need it answer with Core's error for a node without it.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use primitives::OutPoint;
@@ -227,6 +226,8 @@ pub struct Peer {
     pub bound: Option<String>,
     pub local: Option<String>,
     pub network: &'static str,
+    /// The autonomous system of its address; 0 for none.
+    pub mapped_as: u32,
     pub services: u64,
     pub relays: bool,
     pub last_inv_sequence: u64,
@@ -323,6 +324,21 @@ pub struct KnownAddress {
     pub network: &'static str,
 }
 
+/// A place of the address book that is taken.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct RawAddress {
+    pub bucket: usize,
+    pub position: usize,
+    pub known: KnownAddress,
+    /// The autonomous system of the address; 0 for none.
+    pub mapped_as: u32,
+    pub source: String,
+    pub source_network: &'static str,
+    /// The autonomous system of who told it; 0 for none.
+    pub source_mapped_as: u32,
+}
+
 /// A transaction whose parents are unknown.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
@@ -366,20 +382,22 @@ pub trait Network: Send + Sync {
     fn disconnect_address(&self, address: &str) -> bool;
     /// Ends a connection by its number. False: there is none.
     fn disconnect_id(&self, id: u64) -> bool;
-    /// Keeps out `prefix` bits of an address until a time.
-    fn ban(&self, address: IpAddr, prefix: u8, until_s: u64) -> Result<(), Refusal>;
-    /// Takes that back. False: it was not banned.
-    fn unban(&self, address: IpAddr, prefix: u8) -> bool;
+    /// Keeps out an address or subnet, as text: for so many seconds (none for the usual time), or until that second since 1970.
+    fn ban(&self, subnet: &str, time_s: i64, absolute: bool) -> Result<(), Refusal>;
+    /// Takes that back.
+    fn unban(&self, subnet: &str) -> Result<(), Refusal>;
     /// Everything kept out.
     fn bans(&self) -> Vec<Ban>;
     /// Lets everything in again.
     fn clear_bans(&self);
     /// Up to `count` addresses of the book, all for zero, of one network where it is named.
     fn addresses(&self, count: usize, network: Option<&str>) -> Vec<KnownAddress>;
-    /// Puts an address into the book, for tests; Core's words where it does not go in.
-    fn add_address(&self, address: IpAddr, port: u16, tried: bool) -> Result<(), String>;
+    /// Puts an address into the book, for tests; Core's word where it does not go in.
+    fn add_address(&self, address: &str, port: u16, tried: bool) -> Result<Option<&'static str>, Refusal>;
     /// Addresses by network: name, new, tried.
     fn address_counts(&self) -> Vec<(&'static str, u64, u64)>;
+    /// Every place of the book that is taken: of addresses that were told, or of those that answered.
+    fn raw_addresses(&self, tried: bool) -> Vec<RawAddress>;
     /// Transactions whose parents are unknown.
     fn orphans(&self) -> Vec<Orphan>;
     /// Sends a message with any content to one peer, for tests. False: there is no such peer.

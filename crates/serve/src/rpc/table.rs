@@ -10,10 +10,11 @@ use std::sync::OnceLock;
 use super::method::Method;
 use crate::calls;
 
-const TABLES: [&[Method]; 15] = [
+const TABLES: [&[Method]; 16] = [
     calls::blocks::METHODS,
     calls::chaininfo::METHODS,
     calls::coins::METHODS,
+    crate::filters::METHODS,
     calls::deployments::METHODS,
     calls::proofs::METHODS,
     calls::transactions::METHODS,

@@ -5,6 +5,9 @@
 //! Fails:  never.
 //! Source: Bitcoin Core, `CNetAddr::IsRoutable`, `GetNetClass`, `NetGroupManager::GetGroup`.
 
+use std::sync::Arc;
+
+use super::asmap::AsMap;
 use crate::wire::Host;
 
 /// The network a host is in.
@@ -100,7 +103,7 @@ fn is_routable_v6(bytes: &[u8; 16]) -> bool {
 }
 
 /// The IPv4 address that a routable IPv6 address is only another form of.
-fn linked_v4(bytes: &[u8; 16]) -> Option<[u8; 4]> {
+pub(super) fn linked_v4(bytes: &[u8; 16]) -> Option<[u8; 4]> {
     let at = |start: usize| bytes[start..start + 4].try_into().expect("four of 16 bytes");
     if bytes.starts_with(&[0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0])
         || bytes.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0])
@@ -116,19 +119,22 @@ fn linked_v4(bytes: &[u8; 16]) -> Option<[u8; 4]> {
     None
 }
 
-/// Hosts that one operator is likely to hold together: /16 of IPv4, /32 of IPv6, a sixteenth of the other networks.
+/// Hosts that one operator is likely to hold together: an autonomous system where a map tells it; /16 of IPv4, /32 of IPv6, a
+/// sixteenth of the other networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group([u8; 6]);
 
 impl Group {
-    /// The group of a host; all that cannot be reached are one group, and so is the machine itself.
-    pub fn of(host: &Host) -> Group {
-        let group = |class: u8, prefix: &[u8]| {
-            let mut bytes = [0; 6];
-            bytes[0] = class;
-            bytes[1..=prefix.len()].copy_from_slice(prefix);
-            Group(bytes)
-        };
+    fn new(class: u8, prefix: &[u8]) -> Group {
+        let mut bytes = [0; 6];
+        bytes[0] = class;
+        bytes[1..=prefix.len()].copy_from_slice(prefix);
+        Group(bytes)
+    }
+
+    /// The group of a host no map tells of; all that cannot be reached are one group, and so is the machine itself.
+    fn of(host: &Host) -> Group {
+        let group = Group::new;
         if is_local(host) {
             return group(254, &[]);
         }
@@ -155,6 +161,41 @@ impl Group {
     /// The bytes, for keyed hashes.
     pub fn bytes(&self) -> &[u8; 6] {
         &self.0
+    }
+}
+
+/// What makes groups of hosts: the bits of addresses, and a map of autonomous systems where the user has one.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    map: Option<Arc<AsMap>>,
+}
+
+impl Groups {
+    /// Groups by this map; what it does not know, by address.
+    pub fn by(map: Arc<AsMap>) -> Groups {
+        Groups { map: Some(map) }
+    }
+
+    /// The group of a host.
+    pub fn of(&self, host: &Host) -> Group {
+        match self.mapped_as(host) {
+            0 => Group::of(host),
+            // IPv4 and IPv6 of one operator are one group.
+            system => Group::new(3, &system.to_le_bytes()),
+        }
+    }
+
+    /// The autonomous system of a host; 0 where nobody knows, a number that is nobody's (RFC 7607).
+    pub fn mapped_as(&self, host: &Host) -> u32 {
+        let bytes = match host {
+            Host::V4(_) => host.to_v6_bytes(),
+            Host::V6(bytes) if is_routable(host) => linked_v4(bytes).map_or(*bytes, |v4| Host::V4(v4).to_v6_bytes()),
+            _ => return 0,
+        };
+        match &self.map {
+            Some(map) if is_routable(host) => map.system_of(&bytes),
+            _ => 0,
+        }
     }
 }
 

@@ -38,7 +38,8 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-fn base32(bytes: &[u8]) -> String {
+/// Bytes as base32 without padding, in the small letters of onion and I2P names.
+pub fn base32(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut bits, mut count) = (0u32, 0);
     for byte in bytes {
@@ -77,6 +78,18 @@ fn from_base32<const N: usize>(text: &str) -> Option<[u8; N]> {
     bytes.try_into().ok()
 }
 
+/// IPv4 with fewer than four numbers, whose last one stands for all the rest: 127.1 is 127.0.0.1 (as `inet_aton` reads it).
+fn short_v4(text: &str) -> Option<[u8; 4]> {
+    let parts: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let [first @ .., last] = &parts[..] else { return None };
+    let rest_bits = 32 - 8 * u32::try_from(first.len()).ok()?;
+    if !(1..=2).contains(&first.len()) || first.iter().any(|part| *part > 255) || last >> rest_bits != 0 {
+        return None;
+    }
+    let high = first.iter().fold(0, |high, part| high << 8 | part);
+    Some((high << rest_bits | last).to_be_bytes())
+}
+
 fn onion_checksum(key: &[u8; 32]) -> [u8; 2] {
     let hash = sha3_256::Hash::hash_byte_chunks(&[&b".onion checksum"[..], key, &[3]]).to_byte_array();
     [hash[0], hash[1]]
@@ -106,6 +119,9 @@ impl FromStr for Host {
     fn from_str(text: &str) -> Result<Host, TextError> {
         if let Ok(address) = text.parse::<std::net::IpAddr>() {
             return Ok(Host::from(address));
+        }
+        if let Some(bytes) = short_v4(text) {
+            return Ok(Host::V4(bytes));
         }
         if let Some(name) = text.strip_suffix(".onion") {
             let bytes: [u8; 35] = from_base32(name).ok_or(TextError::NotAHost)?;
@@ -164,6 +180,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
+        assert_eq!("127.1:9".parse::<Endpoint>().unwrap().to_string(), "127.0.0.1:9");
+        assert_eq!("10.1.65535".parse(), Ok(Host::V4([10, 1, 255, 255])));
+        assert!(["10.1.65536", "256.1", "1", "1.2.3.4.5", "1.-2"].iter().all(|text| text.parse::<Host>().is_err()));
         assert_eq!("::ffff:1.2.3.4".parse(), Ok(Host::V4([1, 2, 3, 4])));
         assert_eq!(Endpoint::parse("::1", Some(5)).unwrap().to_string(), "[::1]:5");
         assert_eq!(Endpoint::parse("[::1]", Some(5)).unwrap().to_string(), "[::1]:5");

@@ -72,7 +72,12 @@ pub enum TorStep {
     /// Send this line.
     Send(String),
     /// The service stands; a new key is to be kept.
-    Done { host: Host, new_key: Option<String> },
+    Done {
+        /// Its name.
+        host: Host,
+        /// Its key, where it is a new one.
+        new_key: Option<String>,
+    },
 }
 
 enum State {

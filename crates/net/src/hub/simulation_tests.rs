@@ -722,7 +722,7 @@ fn all_are_asked_for_the_headers_of_a_chain_whose_end_is_old() {
     world.run(20);
     assert_eq!(world.nodes[0].chain().tip().height, 400);
     let ids: Vec<PeerId> = world.nodes[0].peers().map(Peer::id).collect();
-    let known: Vec<Option<u32>> = ids.iter().map(|id| world.nodes[0].synced_headers(*id)).collect();
+    let known: Vec<Option<u32>> = ids.iter().map(|id| world.nodes[0].report(*id).synced_headers).collect();
     assert_eq!(known, [Some(400); 3], "all were asked, and may be asked for blocks");
 }
 

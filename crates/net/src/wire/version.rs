@@ -55,11 +55,6 @@ impl Services {
     pub const fn and(self, other: Services) -> Services {
         Services(self.0 | other.0)
     }
-
-    /// These but for `other`.
-    pub const fn without(self, other: Services) -> Services {
-        Services(self.0 & !other.0)
-    }
 }
 
 /// Who is there, and what it speaks.

@@ -335,12 +335,20 @@ impl Handle {
         let shared = self.0.clone();
         self.submit_block(bytes, WorkProof::Proven, move |acceptance| match acceptance {
             Acceptance::Stored { hash, .. } => {
-                shared.intake.waiters.add(Waiter { block: Some(hash), answer });
+                shared.intake.waiters.add(Waiter { block: Some(hash), commits: true, answer });
                 shared.intake.signal.ring_urgently();
             }
-            why => drop(answer.send(Verdict::NotStored { why })), // nobody listens any more
+            why => answer(Verdict::NotStored { why }),
         })?;
         Ok(pending)
+    }
+
+    /// Calls `tried` once the writer has tried a block that was stored, or has found that it cannot yet. It is called on
+    /// the writer's thread, and must not wait for anything.
+    pub fn when_tried(&self, hash: BlockHash, tried: impl FnOnce() + Send + 'static) {
+        let answer = Box::new(move |_| tried());
+        self.0.intake.waiters.add(Waiter { block: Some(hash), commits: false, answer });
+        self.0.intake.signal.ring();
     }
 
     /// How full the queue of blocks is.

@@ -117,13 +117,18 @@ impl<C: Chain> Hub<C> {
         if !talk.peer.is_ready() {
             return Err(FetchRefusal::NotReady);
         }
+        self.note_fetching(hash, id);
+        self.request(id, &[hash]);
+        Ok(())
+    }
+
+    /// A block outside the window is asked of a peer; the oldest such request may be forgotten for it.
+    pub(super) fn note_fetching(&mut self, hash: BlockHash, id: PeerId) {
         if self.fetching.len() >= FETCHING_MAX
             && let Some(other) = self.fetching.keys().next().copied()
         {
             self.fetching.remove(&other);
         }
         self.fetching.insert(hash, id);
-        self.request(id, &[hash]);
-        Ok(())
     }
 }

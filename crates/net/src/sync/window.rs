@@ -282,6 +282,14 @@ impl Window {
         }
     }
 
+    /// A peer's copy of a block is bad: another's is wanted, and not his again.
+    pub fn spoiled(&mut self, peer: PeerId, hash: &BlockHash) {
+        self.lost(hash);
+        if let (Some(&height), Some(peer)) = (self.places.get(hash), self.peers.get_mut(&peer)) {
+            peer.height = peer.height.min(height - 1);
+        }
+    }
+
     /// A peer does not have a block it was asked for.
     pub fn not_found(&mut self, peer: PeerId, hash: &BlockHash) {
         if self.settle(peer, hash).is_none() {

@@ -6,6 +6,7 @@
 
 mod electrum;
 pub mod machine;
+pub mod mempool;
 pub mod network;
 mod params;
 mod peer_settings;
@@ -14,6 +15,8 @@ pub mod schema;
 pub mod show;
 pub mod sources;
 pub mod value;
+pub mod zmq;
+mod zmq_settings;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,10 +76,16 @@ pub struct Config {
     pub sig_engine: &'static str,
     /// Folder of hints of earlier validations; none where they are off.
     pub hints_dir: Option<PathBuf>,
+    /// Block filters are built.
+    pub block_filters: bool,
+    /// What ZeroMQ publishes where.
+    pub zmq: Vec<serve::zmq::Notifier>,
     /// The Electrum server; `None` for none.
     pub electrum: Option<serve::electrum::Config>,
     /// JSON-RPC; `None` for none.
     pub rpc: Option<rpc::RpcSettings>,
+    /// The mempool, and what miners are offered.
+    pub mempool: mempool::MempoolSettings,
     /// The network of peers; `None` for no peers.
     pub peers: Option<network::NetworkConfig>,
     /// Least important line that is logged.
@@ -141,6 +150,9 @@ impl Config {
             sig_engine: word(layers, "sig_engine"),
             electrum: electrum::resolve(layers, network, memory_mib)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
+            mempool: mempool::resolve(layers, network, memory_mib)?,
+            block_filters: word(layers, "block_filters") == "on",
+            zmq: zmq::resolve(layers)?,
             log_level: log_level(word(layers, "log_level")),
             log_file: path(layers, "log_file"),
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),

@@ -14,11 +14,12 @@ use std::time::Duration;
 use chain::mempool::{self, SharedMempool};
 use chain::{Event, Handle, TipBlock};
 use net::Moment;
-use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of, tx_ids};
+use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of};
 use net::peer::Local;
-use net::relay::judge;
+use net::relay::{judge, tx_ids};
 use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::{Limits, Waiting};
+use net::wire::Services;
 use primitives::{Block, BlockHash, Txid, Wtxid};
 use stdx::clock::Clock;
 
@@ -57,8 +58,14 @@ impl Peers {
         local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
         local.handshake_timeout_s = config.handshake_s;
+        if !config.shell.encrypts {
+            local.services = local.services.without(Services::P2P_V2);
+        }
         local.relays_txs = !config.blocks_only;
-        let (chain, judgements) = NodeChain::new(handle.clone());
+        let (mut chain, judgements) = NodeChain::new(handle.clone());
+        if config.serves_filters {
+            chain.serve_filters();
+        }
         let limits = Limits { bytes_ahead_max: (memory_bytes / AHEAD_SHARE).max(16 << 20), ..Limits::default() };
         let budget = UploadBudget::new(config.upload_bytes_max);
         let pool = Box::new(mempool.clone());

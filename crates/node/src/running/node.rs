@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use chain::mempool::SharedMempool;
-use chain::policy::Policy;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
@@ -33,6 +32,7 @@ use super::stop::StopFlag;
 use super::{log, os};
 use crate::Failure;
 use crate::config::{Config, ConfigError, FILE_NAME, Layers, show};
+use crate::wiring::Zmq;
 
 /// How often the main thread looks around.
 const TICK: Duration = Duration::from_millis(50);
@@ -54,6 +54,7 @@ pub enum End {
 pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
+    zmq: Option<Zmq>,
     peers: Option<Peers>,
     mempool: Option<Unconfirmed>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
@@ -105,6 +106,10 @@ impl Node {
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
         let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
+        let zmq = Zmq::start(&config.zmq).map_err(Failure::Run)?;
+        if let (Some(rpc), Some(zmq)) = (&rpc, &zmq) {
+            rpc.publishes(zmq.notifiers());
+        }
         let pool = Arc::new(Pool::new("check", config.threads));
         let world = World { disk, clock: clock.clone(), pool, engine: engine.clone() };
         let (sender, opened) = channel();
@@ -118,6 +123,7 @@ impl Node {
         Ok(Node {
             electrum,
             rpc,
+            zmq,
             peers: None,
             mempool: None,
             writer: Some(writer),
@@ -165,14 +171,18 @@ impl Node {
 
     /// Everything that stands on the open store: the mempool, then those who serve from it.
     fn open(&mut self, handle: &Handle) -> Result<(), String> {
-        let mempool = Unconfirmed::start(Policy::default(), handle, self.engine.clone(), self.clock.clone())?;
+        let (settings, folder) = (&self.config.mempool, &self.config.chain_dir);
+        let mempool = Unconfirmed::start(settings, folder, handle, self.engine.clone(), self.clock.clone())?;
         if let Some(rpc) = &self.rpc {
-            rpc.open(handle, &mempool);
+            rpc.open(handle, &mempool, settings.mining);
         }
         if let Some(electrum) = &mut self.electrum {
             electrum.open(handle)?;
         }
         let shared = mempool.mempool().clone();
+        if let Some(zmq) = &mut self.zmq {
+            zmq.open(handle, shared.clone())?;
+        }
         self.mempool = Some(mempool);
         self.join_network(handle, shared)
     }
@@ -249,8 +259,9 @@ impl Node {
         }
         self.electrum = None; // sessions are closed while the writer commits
         self.rpc = None;
+        self.zmq = None;
         if let Some(mempool) = self.mempool.take() {
-            mempool.stop();
+            mempool.stop(deadline);
         }
         while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -357,9 +368,10 @@ pub fn options(config: &Config) -> Result<chain::Options, Failure> {
     // Whoever names our folder as another node's has put that one's files there: they are not written.
     let is_foreign = foreign.as_deref().is_some_and(|foreign| real(foreign) == real(&own));
     Ok(chain::Options {
-        memory_bytes: config.memory_bytes,
+        memory_bytes: config.memory_bytes - config.mempool.reserve_bytes(),
         assume_valid: config.assume_valid,
         own_blocks: (!is_foreign).then_some(own),
+        block_filters: config.block_filters,
         hints: config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Keep),
         tip_age_max_s: config.tip_age_max_s,
         ..chain::Options::new(config.params.clone(), config.store_dir.clone(), foreign, secret)

@@ -9,4 +9,5 @@ mod habits;
 mod layout;
 mod peers;
 mod program;
+mod relay;
 mod sources;

@@ -14,6 +14,7 @@ use primitives::{BlockHash, Header};
 pub use ::chain::FilterHead;
 
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// A header of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,10 @@ pub trait Chain {
     fn enough_work(&self) -> Work;
     /// True until the tip is recent and has the network's least work.
     fn is_initial_download(&self) -> bool;
+    /// How many blocks it could take now, in bytes.
+    fn room(&self) -> Room {
+        Room::default()
+    }
     /// Takes headers that follow each other, whose chain has been seen to have enough work.
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.

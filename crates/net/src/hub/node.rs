@@ -12,6 +12,7 @@ use primitives::{BlockHash, Header};
 
 use super::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// Time a block next to the validated chain has to be younger than the tip to be served, in seconds; Core's
 /// `STALE_RELAY_AGE_LIMIT`.
@@ -150,6 +151,14 @@ impl Chain for NodeChain {
 
     fn is_initial_download(&self) -> bool {
         self.handle.is_initial_download()
+    }
+
+    fn room(&self) -> Room {
+        let load = self.handle.intake_load();
+        Room {
+            queue_bytes: load.queued_bytes_max.saturating_sub(load.queued_bytes),
+            memory_bytes: load.fresh_bytes_max.saturating_sub(load.fresh_bytes + load.queued_bytes),
+        }
     }
 
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {

@@ -344,7 +344,6 @@ fn tor() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
 #[test]
 fn an_onion_service_is_asked_for_and_connections_to_it_are_heard() {
     let directory = std::env::temp_dir().join(format!("assay-net-onion-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
     let (control, told) = tor();
     let tor = net::shell::TorService { control, password: None };
     let shell = start(Config { tor: Some(tor), directory: Some(directory.clone()), ..quiet() }, mined(1));

@@ -6,9 +6,8 @@
 //!         records.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
-use consensus::script;
 use index::filter;
 use index::rows::txid_prefix;
 use index::tag::TagKey;
@@ -50,18 +49,10 @@ impl Chain {
         let tip = store.snapshot().tip().expect("the genesis block is committed");
         let Known { tree, progress, scanner, own, tip_node } = learn_all(&world, &options, &mut store, &files, tip)?;
         let (keeper, hints) = HintsKeeper::open(&*world.disk, &options.hints, &params);
-        let known = Arc::new(OnceLock::new());
-        let judges = Arc::new(Judges {
-            params: options.params.clone(),
-            engine: world.engine.clone(),
-            counters: script::Counters::default(),
-            tag_key: (!options.skip_index).then_some(key),
-            builds_filters: false.into(),
-            hints,
-            known: known.clone(),
-            median_times_s: RwLock::new(median_times(&store, tip.height)?),
-            cancelled: false.into(),
-        });
+        let median_times_s = RwLock::new(median_times(&store, tip.height)?);
+        let tag_key = (!options.skip_index).then_some(key);
+        let judges = Judges { hints, median_times_s, tag_key, ..Judges::new(&options.params, &world.engine) };
+        let judges = Arc::new(judges);
         let view = View::new(store.snapshot(), files.clone(), params.clone());
         let shared = Arc::new(Shared {
             view: RwLock::new(Arc::new(view)),
@@ -75,7 +66,7 @@ impl Chain {
                 ..Status::default()
             }),
             subscribers: Mutex::default(),
-            known,
+            known: judges.known.clone(),
             tips_told: 0.into(),
             stop: false.into(),
             block_filters: options.block_filters,
@@ -105,6 +96,7 @@ impl Chain {
             judged: HashMap::new(),
             following: false,
             last_commit,
+            scripts_checked_for: None,
             damaged_tried: last_commit,
             merge: None,
             merge_cancel: None,

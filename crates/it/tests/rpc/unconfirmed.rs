@@ -220,7 +220,9 @@ fn scripts_of_known_transactions_are_not_judged_again_and_all_others_are() {
         (status.signatures, status.known_inputs)
     };
     let [a, b, c, d] = [0, 1, 2, 3].map(|coin| hex::decode(&wallet.spends(coin, 10_000).1).unwrap());
-    [&a, &b].map(|bytes| wallet.send(&hex::encode(bytes)));
+    for bytes in [&a, &b] {
+        wallet.send(&hex::encode(bytes));
+    }
     let before = asked();
     assert_eq!(judged(&wallet, &[a, b]), Verdict::Connected);
     assert_eq!(asked(), (before.0, before.1 + 2), "the engine is asked nothing about a block of known transactions");

@@ -265,11 +265,20 @@ pub struct World {
 impl World {
     /// The chain, proved and followed; its mempool stands on the last block.
     pub fn new(name: &str) -> World {
-        World::with_policy(name, Policy::default())
+        World::with(name, Policy::default(), true)
+    }
+
+    /// The same, with block filters or without.
+    pub fn with_filters(name: &str, block_filters: bool) -> World {
+        World::with(name, Policy::default(), block_filters)
     }
 
     /// The same with a mempool of this policy.
     pub fn with_policy(name: &str, policy: Policy) -> World {
+        World::with(name, policy, true)
+    }
+
+    fn with(name: &str, policy: Policy, block_filters: bool) -> World {
         let pool = Arc::new(Pool::new("test", 2));
         let mut forge =
             Forge::new(&ForgeOptions { blocks: BLOCKS, inputs: 400, ..ForgeOptions::default() }, &pool).unwrap();
@@ -297,6 +306,7 @@ impl World {
         let mut options = Options::new(params.clone(), folder.0.join("data"), blocks_from, [7; 32]);
         options.own_blocks = Some(folder.0.join("own"));
         options.memory_bytes = 64 << 20;
+        options.block_filters = block_filters;
         let mut chain = Chain::open(world, options).unwrap();
         chain.catch_up().unwrap();
         let handle = chain.handle();

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use primitives::{BlockHash, Transaction};
 
+use super::order::Order;
 use super::trickle::TxTalk;
 use crate::moment::Moment;
 use crate::peer::Peer;
@@ -52,7 +53,12 @@ pub(super) struct Talk {
     pub told: Option<BlockHash>,
     /// What it asks for and has not got yet, oldest first.
     pub wants: VecDeque<Inventory>,
+    /// Blocks whose filters it asks for and has not got yet, oldest first.
+    pub filters: VecDeque<BlockHash>,
+    /// It was offered block filters when it connected.
+    pub offers_filters: bool,
     pub pending: Option<Pending>,
+    pub order: Order,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
@@ -71,7 +77,10 @@ impl Talk {
             known: None,
             told: None,
             wants: VecDeque::new(),
+            filters: VecDeque::new(),
+            offers_filters: false,
             pending: None,
+            order: Order::default(),
             behind: None,
             served_bytes: 0,
             txs: TxTalk::new(key),

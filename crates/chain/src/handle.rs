@@ -184,10 +184,11 @@ impl Handle {
         self.0.status.lock().expect("no panic while held").clone()
     }
 
-    /// Events from now on. A receiver that is dropped is forgotten at the next event.
+    /// Events from now on. A receiver that is dropped is forgotten at the next event. Who subscribes later hears first: what
+    /// follows from the work of an earlier subscriber never comes before the event itself.
     pub fn subscribe(&self) -> Receiver<Event> {
         let (sender, receiver) = channel();
-        self.0.subscribers.lock().expect("no panic while held").push(sender);
+        self.0.subscribers.lock().expect("no panic while held").insert(0, sender);
         receiver
     }
 

@@ -52,7 +52,9 @@ impl Bcoin {
             .unwrap();
         let bcoin = Bcoin { child, peer_port, rpc_port };
         let begin = Instant::now();
-        while bcoin.call("getblockcount", "").is_none() {
+        // It answers calls before it listens to peers.
+        let listens = || TcpStream::connect(("127.0.0.1", peer_port)).is_ok();
+        while bcoin.call("getblockcount", "").is_none() || !listens() {
             assert!(begin.elapsed() < Duration::from_secs(60), "bcoin does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }

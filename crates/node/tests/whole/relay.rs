@@ -178,6 +178,8 @@ impl Node {
 
     fn answering(self) -> Node {
         wait("an answer", || self.try_call("getblockcount", &json!([])).ok());
+        // Some answer calls before they listen to peers.
+        wait("a listener", || TcpStream::connect(&self.peers).ok());
         self
     }
 

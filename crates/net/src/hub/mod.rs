@@ -160,6 +160,7 @@ impl<C: Chain> Hub<C> {
         if self.local.start_height != height {
             Arc::make_mut(&mut self.local).start_height = height;
         }
+        log::debug!(target: "net", "Added connection peer={}", setup.id.0);
         let peer = Peer::new(setup, self.local.clone(), now, entropy);
         let key = [self.random.next_u64(), self.random.next_u64()];
         self.talks.insert(peer.id(), Talk::new(peer, key));

@@ -130,6 +130,27 @@ impl Handle {
         Ok((heads.len() == count as usize).then_some(heads))
     }
 
+    /// Headers of the filters at each `interval`-th height up to the block `stop`, on its branch; none where one of them is
+    /// not built.
+    pub fn filter_checkpoints(&self, stop: &BlockHash, interval: u32) -> Result<Option<Vec<[u8; 32]>>, ViewError> {
+        let view = self.view();
+        let Some(last) = self.header(stop).map(|info| info.height) else { return Ok(None) };
+        let active = is_in(&view, stop, last)?;
+        let mut headers = Vec::new();
+        for height in (interval..=last).step_by(interval as usize) {
+            let header = match active {
+                true => view.filter_entry(height)?.map(|entry| entry.header),
+                false => {
+                    let block = self.ancestor(stop, height).map(|info| info.hash);
+                    block.map(|block| self.filter_head(&block)).transpose()?.flatten().map(|head| head.header)
+                }
+            };
+            let Some(header) = header else { return Ok(None) };
+            headers.push(header);
+        }
+        Ok(Some(headers))
+    }
+
     fn left_filters(&self) -> std::sync::MutexGuard<'_, LeftFilters> {
         self.0.left_filters.lock().expect("no panic while held")
     }

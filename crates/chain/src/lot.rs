@@ -200,6 +200,22 @@ pub struct Judges {
     pub cancelled: AtomicBool,
 }
 
+impl Judges {
+    /// Judges without hints, index or history.
+    pub fn new(params: &Params, engine: &Arc<dyn Engine>) -> Judges {
+        Judges {
+            params: params.clone(),
+            engine: engine.clone(),
+            counters: script::Counters::default(),
+            tag_key: None,
+            builds_filters: false.into(),
+            hints: None,
+            median_times_s: RwLock::default(),
+            cancelled: false.into(),
+        }
+    }
+}
+
 /// A lot on its way through the script checks.
 pub struct InFlight {
     /// The blocks, lowest first.

@@ -8,7 +8,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, RwLock};
 
-use consensus::script;
 use index::filter;
 use index::rows::txid_prefix;
 use index::tag::TagKey;
@@ -50,16 +49,9 @@ impl Chain {
         let tip = store.snapshot().tip().expect("the genesis block is committed");
         let Known { tree, progress, scanner, own, tip_node } = learn_all(&world, &options, &mut store, &files, tip)?;
         let (keeper, hints) = HintsKeeper::open(&*world.disk, &options.hints, &params);
-        let judges = Arc::new(Judges {
-            params: options.params.clone(),
-            engine: world.engine.clone(),
-            counters: script::Counters::default(),
-            tag_key: (!options.skip_index).then_some(key),
-            builds_filters: false.into(),
-            hints,
-            median_times_s: RwLock::new(median_times(&store, tip.height)?),
-            cancelled: false.into(),
-        });
+        let median_times_s = RwLock::new(median_times(&store, tip.height)?);
+        let tag_key = (!options.skip_index).then_some(key);
+        let judges = Arc::new(Judges { hints, median_times_s, tag_key, ..Judges::new(&options.params, &world.engine) });
         let view = View::new(store.snapshot(), files.clone(), params.clone());
         let shared = Arc::new(Shared {
             view: RwLock::new(Arc::new(view)),

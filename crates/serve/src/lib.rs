@@ -25,3 +25,4 @@ pub mod keys;
 pub mod mining;
 pub mod rest;
 pub mod rpc;
+pub mod zmq;

@@ -12,7 +12,6 @@ mod commit;
 mod cut;
 mod entries;
 mod error;
-mod filters;
 mod hints;
 mod merge;
 mod places;

@@ -10,10 +10,9 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use primitives::{Coin, OutPoint, TxNum, TxoNum};
 
-use crate::columns::ColumnView;
+use crate::columns::{ColumnView, FilterReader};
 use crate::entries::{BlockEntry, FILTER_ENTRY_BYTES, FilterEntry, TX_ENTRY_BYTES, TxEntry};
 use crate::error::StoreError;
-use crate::filters::FilterReader;
 use crate::merge::{CoinMerge, RowMerge};
 use crate::places::Places;
 use crate::row::{Row, Table};

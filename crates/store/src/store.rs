@@ -15,7 +15,7 @@ use stdx::pool::Pool;
 
 use crate::blockfiles::{Found, Position};
 use crate::coins::Coins;
-use crate::columns::{Column, ColumnName, ColumnView};
+use crate::columns::{Column, ColumnName, ColumnView, FilterFile, FilterReader};
 use crate::commit::{self, CommitRecord, SegmentName};
 use crate::cut::{CutJob, CutState, WrittenCut};
 use crate::entries::{
@@ -23,7 +23,6 @@ use crate::entries::{
     TxEntry,
 };
 use crate::error::StoreError;
-use crate::filters::{FilterFile, FilterReader};
 use crate::merge::{self, MergeJob, MergedSegment};
 use crate::row::Batch;
 use crate::segment::{Segment, segment_path};

@@ -34,6 +34,10 @@ pub struct IntakeLoad {
     pub queued_bytes: u64,
     /// Bytes from which on blocks are handed back.
     pub queued_bytes_max: u64,
+    /// Bytes of checked blocks that wait for the writer in memory.
+    pub fresh_bytes: u64,
+    /// Bytes of them that are kept in memory; what comes on top is read and checked again when its turn comes.
+    pub fresh_bytes_max: u64,
 }
 
 /// What became of a block before the writer tried it.
@@ -357,7 +361,8 @@ impl Handle {
     pub fn intake_load(&self) -> IntakeLoad {
         let intake = &self.0.intake;
         let queued_bytes = intake.queued_bytes.load(Ordering::SeqCst);
-        IntakeLoad { queued_bytes, queued_bytes_max: intake.queued_bytes_max }
+        let (fresh_bytes, fresh_bytes_max) = intake.fresh.lock().expect("no panic while held").load();
+        IntakeLoad { queued_bytes, queued_bytes_max: intake.queued_bytes_max, fresh_bytes, fresh_bytes_max }
     }
 
     /// The bytes of a block in the files, on whatever branch; none where there is none, or it cannot be read.

@@ -4,9 +4,11 @@ mod world;
 
 mod abuse;
 mod checked;
+mod filters;
 mod golden;
 mod http;
 mod mining;
 mod speed;
 mod types;
 mod unconfirmed;
+mod zmq;

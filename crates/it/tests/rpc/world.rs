@@ -265,6 +265,11 @@ pub struct World {
 impl World {
     /// The chain, proved and followed; its mempool stands on the last block.
     pub fn new(name: &str) -> World {
+        World::with_filters(name, true)
+    }
+
+    /// The same, with block filters or without.
+    pub fn with_filters(name: &str, block_filters: bool) -> World {
         let pool = Arc::new(Pool::new("test", 2));
         let mut forge =
             Forge::new(&ForgeOptions { blocks: BLOCKS, inputs: 400, ..ForgeOptions::default() }, &pool).unwrap();
@@ -292,6 +297,7 @@ impl World {
         let mut options = Options::new(params.clone(), folder.0.join("data"), blocks_from, [7; 32]);
         options.own_blocks = Some(folder.0.join("own"));
         options.memory_bytes = 64 << 20;
+        options.block_filters = block_filters;
         let mut chain = Chain::open(world, options).unwrap();
         chain.catch_up().unwrap();
         let handle = chain.handle();

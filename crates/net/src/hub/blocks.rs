@@ -39,6 +39,7 @@ impl<C: Chain> Hub<C> {
         self.follow_headers();
         self.follow_tip();
         self.extend_window();
+        self.window.set_room(self.chain.room());
         for action in self.window.plan(self.now_ms()) {
             match action {
                 Action::Request { peer, blocks } => self.request(PeerId(peer), &blocks),

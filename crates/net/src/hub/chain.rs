@@ -11,7 +11,10 @@ use std::fmt;
 use consensus::Work;
 use primitives::{BlockHash, Header};
 
+pub use ::chain::FilterHead;
+
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// A header of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,25 @@ pub trait Chain {
     fn find(&self, hash: &BlockHash) -> Option<Place>;
     /// The end of the headers with most work, none of them refused.
     fn best_header(&self) -> Place;
+    /// True where block filters are served: every block has its own.
+    fn serves_filters(&self) -> bool {
+        false
+    }
+    /// Hash and header of each filter from height `first` up to the block `stop`; none where one of them is missing.
+    fn filter_heads(&self, first: u32, stop: &BlockHash) -> Option<Vec<FilterHead>> {
+        let _ = (first, stop);
+        None
+    }
+    /// Headers of the filters at each `interval`-th height up to the block `stop`; none where one of them is missing.
+    fn filter_checkpoints(&self, stop: &BlockHash, interval: u32) -> Option<Vec<[u8; 32]>> {
+        let _ = (stop, interval);
+        None
+    }
+    /// The filter of a block.
+    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>> {
+        let _ = block;
+        None
+    }
     /// The end of the validated chain that others are told of: all of it would outlast a power cut.
     fn tip(&self) -> Place;
     /// The last block connected, told of or not: nothing below it is waited for any more.
@@ -95,6 +117,10 @@ pub trait Chain {
     fn enough_work(&self) -> Work;
     /// True until the tip is recent and has the network's least work.
     fn is_initial_download(&self) -> bool;
+    /// How many blocks it could take now, in bytes.
+    fn room(&self) -> Room {
+        Room::default()
+    }
     /// Takes headers that follow each other, whose chain has been seen to have enough work.
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.

@@ -11,6 +11,7 @@
 mod announce;
 mod blocks;
 mod chain;
+mod filters;
 mod headers;
 mod node;
 mod order;
@@ -33,13 +34,13 @@ use std::sync::Arc;
 use primitives::{BlockHash, Params};
 use stdx::random::Random;
 
-pub use self::chain::{Chain, HeadersRefusal, Judgement, Place};
+pub use self::chain::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::{Newest, Pool};
 use crate::sync::{Limits, Waiting, Window};
-use crate::wire::{Message, PeerAddress};
+use crate::wire::{Message, PeerAddress, Services};
 pub use node::{NodeChain, judgement_of};
 use talk::Talk;
 use txs::Txs;
@@ -156,14 +157,17 @@ impl<C: Chain> Hub<C> {
 
     /// A connection was made.
     pub fn connect(&mut self, setup: Setup, now: Moment, entropy: &mut dyn Entropy) {
-        let height = self.chain.tip().height as i32;
-        if self.local.start_height != height {
-            Arc::make_mut(&mut self.local).start_height = height;
+        let (height, services) = (self.chain.tip().height as i32, self.services_now());
+        if (self.local.start_height, self.local.services) != (height, services) {
+            let local = Arc::make_mut(&mut self.local);
+            (local.start_height, local.services) = (height, services);
         }
         log::debug!(target: "net", "Added connection peer={}", setup.id.0);
         let peer = Peer::new(setup, self.local.clone(), now, entropy);
         let key = [self.random.next_u64(), self.random.next_u64()];
-        self.talks.insert(peer.id(), Talk::new(peer, key));
+        let mut talk = Talk::new(peer, key);
+        talk.offers_filters = services.has(Services::COMPACT_FILTERS);
+        self.talks.insert(talk.peer.id(), talk);
     }
 
     /// Bytes came; none for a connection that is over.
@@ -338,6 +342,9 @@ impl<C: Chain> Hub<C> {
             Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
             Message::Ping(Some(nonce)) => self.send(id, &Message::Pong(Some(nonce))),
             Message::MemPool => self.take_mempool_question(id),
+            Message::GetFilters(asked) => self.serve_filters(id, &asked),
+            Message::GetFilterHeaders(asked) => self.serve_filter_hashes(id, &asked),
+            Message::GetFilterCheckpoints(kind, stop) => self.serve_filter_checkpoints(id, kind, &stop),
             Message::GetAddr => self.address_questions.push(id),
             // Addresses are dealt with elsewhere; the rest asks for what is not offered.
             _ => {}

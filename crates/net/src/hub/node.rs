@@ -10,8 +10,9 @@ use chain::{Acceptance, Handle, HeaderInfo, HeadersStop, QueueFull, WorkProof};
 use consensus::{BlockError, Work};
 use primitives::{BlockHash, Header};
 
-use super::{Chain, HeadersRefusal, Judgement, Place};
+use super::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// Time a block next to the validated chain has to be younger than the tip to be served, in seconds; Core's
 /// `STALE_RELAY_AGE_LIMIT`.
@@ -21,6 +22,7 @@ const STALE_SERVED_S: u32 = 30 * 24 * 60 * 60;
 pub struct NodeChain {
     handle: Handle,
     judgements: Sender<(BlockHash, Judgement)>,
+    serves_filters: bool,
 }
 
 impl NodeChain {
@@ -29,7 +31,12 @@ impl NodeChain {
     /// What the writer finds out later comes as [`chain::Event::BlockJudged`]; [`judgement_of`] says what it means.
     pub fn new(handle: Handle) -> (NodeChain, Receiver<(BlockHash, Judgement)>) {
         let (judgements, receiver) = channel();
-        (NodeChain { handle, judgements }, receiver)
+        (NodeChain { handle, judgements, serves_filters: false }, receiver)
+    }
+
+    /// Peers are served block filters, once every block has its own.
+    pub fn serve_filters(&mut self) {
+        self.serves_filters = true;
     }
 
     /// The handle.
@@ -110,6 +117,23 @@ impl Chain for NodeChain {
         self.handle.headers_after(locator, stop, count)
     }
 
+    fn serves_filters(&self) -> bool {
+        self.serves_filters && self.handle.has_filters() && self.handle.view().has_all_filters()
+    }
+
+    // A view that a reorganisation passed under answers nothing, as does a disk that fails: the writer finds that too.
+    fn filter_heads(&self, first: u32, stop: &BlockHash) -> Option<Vec<FilterHead>> {
+        self.handle.filter_heads(first, stop).ok().flatten()
+    }
+
+    fn filter_checkpoints(&self, stop: &BlockHash, interval: u32) -> Option<Vec<[u8; 32]>> {
+        self.handle.filter_checkpoints(stop, interval).ok().flatten()
+    }
+
+    fn filter(&self, block: &BlockHash) -> Option<Vec<u8>> {
+        self.handle.block_filter(block).ok().flatten().map(|filter| filter.bytes)
+    }
+
     fn may_serve(&self, hash: &BlockHash) -> bool {
         let (Some(info), tip) = (self.handle.header(hash), self.handle.active_tip()) else { return false };
         // A branch that was left says which blocks we saw: only young ones, which everybody saw, are served.
@@ -127,6 +151,14 @@ impl Chain for NodeChain {
 
     fn is_initial_download(&self) -> bool {
         self.handle.is_initial_download()
+    }
+
+    fn room(&self) -> Room {
+        let load = self.handle.intake_load();
+        Room {
+            queue_bytes: load.queued_bytes_max.saturating_sub(load.queued_bytes),
+            memory_bytes: load.fresh_bytes_max.saturating_sub(load.fresh_bytes + load.queued_bytes),
+        }
     }
 
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {

@@ -25,10 +25,10 @@ use store::CoinBuf;
 
 use super::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget};
 use crate::moment::Moment;
-use crate::peer::{ConnectionKind, Local, PeerId, Permissions, Setup};
+use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::{TxJob, judge, tx_ids};
 use crate::sync::Limits;
-use crate::wire::Endpoint;
+use crate::wire::{Command, Endpoint};
 
 /// What a node does that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -703,6 +703,40 @@ fn one_honest_peer_among_stallers_is_enough() {
     world.connect(10, 11);
     world.run(60);
     world.assert_agreed(300);
+}
+
+#[test]
+fn all_are_asked_for_the_headers_of_a_chain_whose_end_is_old() {
+    let mut world = World::new(9, &[Vice::None; 4], Work::ZERO);
+    world.mine_at(3, 400);
+    let (best, blocks) = (world.nodes[3].chain().best.clone(), world.nodes[3].chain().blocks.clone());
+    let headers: Vec<Header> = best[1..].iter().map(|hash| world.nodes[3].chain().place(hash).header).collect();
+    for node in [1, 2] {
+        let chain = world.nodes[node].chain_mut();
+        chain.take_headers(&headers).unwrap();
+        for hash in &best[1..] {
+            assert_eq!(chain.add_block(*hash, blocks[hash].clone()), Judgement::Good);
+        }
+    }
+    (1..4).for_each(|node| world.connect(0, node));
+    world.run(20);
+    assert_eq!(world.nodes[0].chain().tip().height, 400);
+    let ids: Vec<PeerId> = world.nodes[0].peers().map(Peer::id).collect();
+    let known: Vec<Option<u32>> = ids.iter().map(|id| world.nodes[0].report(*id).synced_headers).collect();
+    assert_eq!(known, [Some(400); 3], "all were asked, and may be asked for blocks");
+}
+
+#[test]
+fn those_with_nothing_worth_having_are_asked_once() {
+    let mut world = World::new(11, &[Vice::None; 3], work(2_500));
+    world.mine_at(0, 5);
+    world.mine_at(1, 7);
+    (0..2).for_each(|node| world.connect(2, node));
+    world.run(30);
+    let asked = |peer: &Peer| peer.statistics().sent.by_message.get(&Some(Command::GETHEADERS)).copied().unwrap_or(0);
+    let asked: Vec<u64> = world.nodes[2].peers().map(asked).collect();
+    // One question has a frame of 24 bytes, a locator of one hash, and the hash to stop at.
+    assert_eq!(asked, [24 + 4 + 1 + 32 + 32; 2]);
 }
 
 #[test]

@@ -53,6 +53,10 @@ pub(super) struct Talk {
     pub told: Option<BlockHash>,
     /// What it asks for and has not got yet, oldest first.
     pub wants: VecDeque<Inventory>,
+    /// Blocks whose filters it asks for and has not got yet, oldest first.
+    pub filters: VecDeque<BlockHash>,
+    /// It was offered block filters when it connected.
+    pub offers_filters: bool,
     pub pending: Option<Pending>,
     pub order: Order,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
@@ -73,6 +77,8 @@ impl Talk {
             known: None,
             told: None,
             wants: VecDeque::new(),
+            filters: VecDeque::new(),
+            offers_filters: false,
             pending: None,
             order: Order::default(),
             behind: None,

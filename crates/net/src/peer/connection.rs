@@ -121,7 +121,7 @@ impl Peer {
     }
 
     fn own_version(&self, now: Moment) -> Message {
-        Message::Version(self.local.version(self.setup.kind, self.setup.told_remote, self.nonce, now))
+        version_of(&self.local, &self.setup, self.nonce, now)
     }
 
     /// Its number.
@@ -388,7 +388,7 @@ impl Peer {
         events: &mut Vec<Event>,
     ) -> Result<(), End> {
         let (local, setup, nonce) = (self.local.clone(), &self.setup, self.nonce);
-        let own_version = || Message::Version(local.version(setup.kind, setup.told_remote, nonce, now));
+        let own_version = || version_of(&local, setup, nonce, now);
         match self.handshake.take(&message, &local, now, own_version)? {
             Answer::Nothing => {}
             Answer::Send(answers) => {
@@ -465,6 +465,13 @@ impl Peer {
         self.statistics.addresses_limited += (came - addresses.len()) as u64;
         addresses
     }
+}
+
+/// What we say first; whoever may relay is asked for transactions though others are not (Core: `RejectIncomingTxs`).
+fn version_of(local: &Local, setup: &Setup, nonce: u64, now: Moment) -> Message {
+    let mut version = local.version(setup.kind, setup.told_remote, nonce, now);
+    version.relay |= setup.kind.relays_txs() && setup.permissions.has(Permissions::RELAY);
+    Message::Version(version)
 }
 
 /// What a message of so many bytes costs of the budget of messages.

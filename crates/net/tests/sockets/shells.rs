@@ -294,7 +294,6 @@ fn newcomers_get_room_however_many_sockets_stay_silent() {
 #[test]
 fn addresses_and_bans_survive_a_restart() {
     let directory = std::env::temp_dir().join(format!("assay-net-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
     let config = || Config { directory: Some(directory.clone()), ..quiet() };
     let shell = start(config(), mined(1));
     shell.ban("1.2.3.0/24".parse().unwrap(), Ban { created_s: 1, until_s: u64::MAX });
@@ -345,7 +344,6 @@ fn tor() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
 #[test]
 fn an_onion_service_is_asked_for_and_connections_to_it_are_heard() {
     let directory = std::env::temp_dir().join(format!("assay-net-onion-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
     let (control, told) = tor();
     let tor = net::shell::TorService { control, password: None };
     let shell = start(Config { tor: Some(tor), directory: Some(directory.clone()), ..quiet() }, mined(1));

@@ -67,11 +67,23 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 
 /// Options that are taken over, or need no setting here.
 #[rustfmt::skip]
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 39] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
     "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
     "testactivationheight", "minimumchainwork", "maxtipage", "uacomment", "debuglogfile",
+    "zmqpubhashblock", "zmqpubhashtx", "zmqpubrawblock", "zmqpubrawtx", "zmqpubsequence",
+    "zmqpubhashblockhwm", "zmqpubhashtxhwm", "zmqpubrawblockhwm", "zmqpubrawtxhwm", "zmqpubsequencehwm",
+    "blockfilterindex", "peerblockfilters",
+];
+
+/// Core's options of ZeroMQ, and ours for addresses and high-water marks.
+const ZMQ: [(&str, &str, &str); 5] = [
+    ("zmqpubhashblock", "zmq_pub_hashblock", "zmq_pub_hashblock_hwm"),
+    ("zmqpubhashtx", "zmq_pub_hashtx", "zmq_pub_hashtx_hwm"),
+    ("zmqpubrawblock", "zmq_pub_rawblock", "zmq_pub_rawblock_hwm"),
+    ("zmqpubrawtx", "zmq_pub_rawtx", "zmq_pub_rawtx_hwm"),
+    ("zmqpubsequence", "zmq_pub_sequence", "zmq_pub_sequence_hwm"),
 ];
 
 /// The setting `rpc_listen` that Core's options mean.
@@ -125,6 +137,15 @@ fn translate(text: &str) -> Imported {
     put("p2p_user_agent_comment", Some(all("uacomment").join(",")));
     put("log_file", last("debuglogfile").filter(|value| value != "0"));
     put("blocks_from", last("blocksdir").map(|folder| format!("{folder}/blocks")));
+    for (core, addresses, mark) in ZMQ {
+        put(addresses, Some(all(core).join(" ")));
+        // 0 is "no limit" there; here it is the highest there is.
+        let highest = |value: String| if value == "0" { "1000000".to_owned() } else { value };
+        put(mark, last(&format!("{core}hwm")).map(highest).filter(|value| value.parse::<u32>().is_ok()));
+    }
+    let filters = last("blockfilterindex").filter(|value| ["1", "basic", ""].contains(&value.as_str()));
+    put("block_filters", filters.map(|_| "on".to_owned()));
+    put("peer_block_filters", last("peerblockfilters").filter(|value| value != "0").map(|_| "on".to_owned()));
     imported.settings.extend(import_peers::settings(chain, &options));
     imported.settings.extend(import_mempool::settings(&options));
     let known: [&[&str]; 3] = [&KNOWN, &import_peers::KNOWN, &import_mempool::KNOWN];
@@ -132,7 +153,6 @@ fn translate(text: &str) -> Imported {
     for (name, value) in options.iter().filter(|(name, _)| !is_known(name)) {
         let hint = match name.as_str() {
             "datadir" => " (give --datadir to assay; block files there can be read with blocks_from)",
-            name if name.starts_with("zmq") => " (there is no ZeroMQ yet)",
             "wallet" | "disablewallet" => " (there is no wallet)",
             _ => "",
         };
@@ -149,7 +169,8 @@ mod tests {
     fn common_options_are_taken_over_and_the_rest_is_listed() {
         let text = "\
             # comment\nserver=1\ntxindex=1\nregtest=1\nrpcuser=u # behind\nrpcpassword=p\nrpcauth=a:b$c\nrpcauth=d:e$f\n\
-            dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\n\
+            dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\nzmqpubrawtx=ipc:///x\nzmqpubrawtxhwm=0\n\
+            blockfilterindex=1\npeerblockfilters=1\nprune=550\n\
             testactivationheight=csv@5\ntestactivationheight=segwit@6\nminimumchainwork=0x1f\nmaxtipage=100\n\
             uacomment=a\nuacomment=b\ndebuglogfile=/debug.log\nmain.rpcport=1\n\
             [regtest]\nrpcport=18000\nrpcbind=0.0.0.0\n[main]\nrpcthreads=4\n";
@@ -166,9 +187,13 @@ mod tests {
             ("tip_age_max_s", "100"),
             ("p2p_user_agent_comment", "a,b"),
             ("log_file", "/debug.log"),
+            ("zmq_pub_rawtx", "tcp://127.0.0.1:28333 ipc:///x"),
+            ("zmq_pub_rawtx_hwm", "1000000"),
+            ("block_filters", "on"),
+            ("peer_block_filters", "on"),
         ];
         assert_eq!(imported.settings, want.map(|(name, value)| (name, value.to_owned())));
-        assert_eq!(imported.left, ["zmqpubrawtx=tcp://127.0.0.1:28333 (there is no ZeroMQ yet)"]);
+        assert_eq!(imported.left, ["prune=550"]);
         assert_eq!(translate("server=0\n").settings, [("rpc_listen", "off".to_owned())]);
         assert_eq!(translate(""), Imported::default());
         // Every setting that is written is one of ours.

@@ -25,6 +25,7 @@ pub fn reindex(flags: &Flags) -> Result<ExitCode, Failure> {
     let (mut config, layers) = Config::load(flags)?;
     // Block files have everything, and a command that ends by itself needs no port that another program may hold.
     (config.peers, config.electrum, config.rpc) = (None, None, None);
+    config.zmq.clear();
     log::set_level(config.log_level);
     let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
     let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;

@@ -15,6 +15,8 @@ pub mod schema;
 pub mod show;
 pub mod sources;
 pub mod value;
+pub mod zmq;
+mod zmq_settings;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -74,6 +76,10 @@ pub struct Config {
     pub sig_engine: &'static str,
     /// Folder of hints of earlier validations; none where they are off.
     pub hints_dir: Option<PathBuf>,
+    /// Block filters are built.
+    pub block_filters: bool,
+    /// What ZeroMQ publishes where.
+    pub zmq: Vec<serve::zmq::Notifier>,
     /// The Electrum server; `None` for none.
     pub electrum: Option<serve::electrum::Config>,
     /// JSON-RPC; `None` for none.
@@ -145,6 +151,8 @@ impl Config {
             electrum: electrum::resolve(layers, network, memory_mib)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
             mempool: mempool::resolve(layers, network, memory_mib)?,
+            block_filters: word(layers, "block_filters") == "on",
+            zmq: zmq::resolve(layers)?,
             log_level: log_level(word(layers, "log_level")),
             log_file: path(layers, "log_file"),
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),

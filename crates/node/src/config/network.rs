@@ -28,6 +28,8 @@ const NOBODY: [&str; 2] = ["0", "none"];
 pub struct NetworkConfig {
     /// Sockets, and whom to connect to.
     pub shell: ShellConfig,
+    /// Block filters are served.
+    pub serves_filters: bool,
     /// Bytes sent in a day; none for as many as are asked for.
     pub upload_bytes_max: Option<u64>,
     /// Longest time for a handshake, in seconds.
@@ -74,6 +76,7 @@ pub fn resolve(
     blocks_own: bool,
     chain_dir: &Path,
 ) -> Result<Option<NetworkConfig>, ConfigError> {
+    let serves_filters = serves_filters(layers)?;
     let wanted = match word(layers, "p2p") {
         "auto" => blocks_own,
         choice => choice == "on",
@@ -124,7 +127,24 @@ pub fn resolve(
         _ => None,
     };
     let (handshake_s, blocks_only) = (whole(layers, "p2p_handshake_s"), is_on(layers, "p2p_blocks_only"));
-    Ok(Some(NetworkConfig { shell, upload_bytes_max, handshake_s, blocks_only, comments: comments(layers)? }))
+    Ok(Some(NetworkConfig {
+        serves_filters,
+        shell,
+        upload_bytes_max,
+        handshake_s,
+        blocks_only,
+        comments: comments(layers)?,
+    }))
+}
+
+/// Whether block filters are served, which have to be built for that.
+fn serves_filters(layers: &Layers) -> Result<bool, ConfigError> {
+    let (setting, other) = ("peer_block_filters", "block_filters");
+    if is_on(layers, setting) && !is_on(layers, other) {
+        let why = "filters that are not built cannot be served".to_owned();
+        return Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why });
+    }
+    Ok(is_on(layers, setting))
 }
 
 fn is_on(layers: &Layers, name: &str) -> bool {

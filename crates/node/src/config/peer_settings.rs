@@ -23,6 +23,15 @@ pub const PEER_SETTINGS: &[Setting] = &[
     ),
     setting(
         P2P,
+        "peer_block_filters",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Serve block filters to peers (BIP 157), once every block has its own. Needs block_filters.",
+    ),
+    setting(
+        P2P,
         "p2p_listen",
         Kind::Address,
         &["auto", "off"],

@@ -7,6 +7,7 @@
 use super::mempool::MEMPOOL_SETTINGS;
 use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
+use super::zmq_settings::ZMQ_SETTINGS;
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
@@ -75,15 +76,11 @@ const RPC: &str = "json-rpc";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] =
-    &joined::<{ FIRST.len() + PEER_SETTINGS.len() + MEMPOOL_SETTINGS.len() + LAST.len() }>([
-        FIRST,
-        PEER_SETTINGS,
-        MEMPOOL_SETTINGS,
-        LAST,
-    ]);
+pub const SETTINGS: &[Setting] = &joined::<
+    { FIRST.len() + PEER_SETTINGS.len() + MEMPOOL_SETTINGS.len() + LAST.len() + ZMQ_SETTINGS.len() },
+>([FIRST, PEER_SETTINGS, MEMPOOL_SETTINGS, LAST, ZMQ_SETTINGS]);
 
-const fn joined<const COUNT: usize>(parts: [&[Setting]; 4]) -> [Setting; COUNT] {
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 5]) -> [Setting; COUNT] {
     let mut all = [FIRST[0]; COUNT];
     let (mut part, mut at, mut count) = (0, 0, 0);
     while count < COUNT {
@@ -168,6 +165,16 @@ const FIRST: &[Setting] = &[
         "",
         "",
         "On regtest: first heights of rules, between commas, as in bip34@2,segwit@165; also dersig, cltv and csv.",
+    ),
+    setting(
+        NODE,
+        "block_filters",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Build and keep the basic filter of every block (BIP 158), with the block. Switched on later, those of older \
+         blocks are built from the block files while the node runs; on a long chain `assay reindex` is faster.",
     ),
     setting(
         NODE,

@@ -17,6 +17,7 @@ pub struct Journal {
     refused: Option<BlockHash>,
     notes: usize,
     hints_off: bool,
+    filters_off: bool,
     disconnected: u64,
     commits: u64,
 }
@@ -57,6 +58,11 @@ impl Journal {
             && !std::mem::replace(&mut self.hints_off, true)
         {
             log::warn("chain", "hints are not kept", &[("why", why)]);
+        }
+        if let Some(why) = &status.filters.problem
+            && !std::mem::replace(&mut self.filters_off, true)
+        {
+            log::warn("chain", "block filters are not built", &[("why", why)]);
         }
         for note in status.notes.iter().skip(self.notes) {
             log::warn("chain", "block files", &[("note", note)]);

@@ -32,6 +32,7 @@ use super::stop::StopFlag;
 use super::{log, os};
 use crate::Failure;
 use crate::config::{Config, ConfigError, FILE_NAME, Layers, show};
+use crate::wiring::Zmq;
 
 /// How often the main thread looks around.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,6 +54,7 @@ pub enum End {
 pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
+    zmq: Option<Zmq>,
     peers: Option<Peers>,
     mempool: Option<Unconfirmed>,
     writer: Option<JoinHandle<Result<(), ChainError>>>,
@@ -104,6 +106,10 @@ impl Node {
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
         let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
+        let zmq = Zmq::start(&config.zmq).map_err(Failure::Run)?;
+        if let (Some(rpc), Some(zmq)) = (&rpc, &zmq) {
+            rpc.publishes(zmq.notifiers());
+        }
         let pool = Arc::new(Pool::new("check", config.threads));
         let world = World { disk, clock: clock.clone(), pool, engine: engine.clone() };
         let (sender, opened) = channel();
@@ -117,6 +123,7 @@ impl Node {
         Ok(Node {
             electrum,
             rpc,
+            zmq,
             peers: None,
             mempool: None,
             writer: Some(writer),
@@ -173,6 +180,9 @@ impl Node {
             electrum.open(handle)?;
         }
         let shared = mempool.mempool().clone();
+        if let Some(zmq) = &mut self.zmq {
+            zmq.open(handle, shared.clone())?;
+        }
         self.mempool = Some(mempool);
         self.join_network(handle, shared)
     }
@@ -249,6 +259,7 @@ impl Node {
         }
         self.electrum = None; // sessions are closed while the writer commits
         self.rpc = None;
+        self.zmq = None;
         if let Some(mempool) = self.mempool.take() {
             mempool.stop(deadline);
         }
@@ -360,6 +371,7 @@ pub fn options(config: &Config) -> Result<chain::Options, Failure> {
         memory_bytes: config.memory_bytes - config.mempool.reserve_bytes(),
         assume_valid: config.assume_valid,
         own_blocks: (!is_foreign).then_some(own),
+        block_filters: config.block_filters,
         hints: config.hints_dir.clone().map_or(HintsUse::Off, HintsUse::Keep),
         tip_age_max_s: config.tip_age_max_s,
         ..chain::Options::new(config.params.clone(), config.store_dir.clone(), foreign, secret)

@@ -19,6 +19,7 @@ use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
 use serve::rpc::needs::{Host, Network};
 use serve::rpc::{Config as ServerConfig, ServerHandle, start};
+use serve::zmq::Notifier;
 use stdx::clock::Clock;
 use stdx::hex;
 
@@ -100,6 +101,11 @@ impl Rpc {
         let _ = self.env.mempool.set(Arc::new(pool));
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
+    }
+
+    /// What `getzmqnotifications` answers.
+    pub fn publishes(&self, notifiers: &[Notifier]) {
+        let _ = self.env.zmq.set(notifiers.to_vec());
     }
 
     /// Answers questions about peers from now on.

@@ -1,10 +1,12 @@
-//! What `serve` asks for, answered by what `net` has: only this crate sees both.
+//! What `serve` asks for, answered by what `net` and `chain` have: only this crate sees all of them.
 //!
-//! In:     the shell of the peers.
-//! Out:    [`PeerCalls`], the peers as JSON-RPC asks for them.
-//! Fails:  with Core's codes and words.
+//! In:     the shell of the peers; the writer's handle and the mempool.
+//! Out:    [`PeerCalls`], the peers as JSON-RPC asks for them; [`Zmq`], notifications for whoever subscribes.
+//! Fails:  with Core's codes and words; where an address cannot be bound.
 
 mod peer_calls;
 mod peer_rows;
+mod zmq;
 
 pub use peer_calls::PeerCalls;
+pub use zmq::Zmq;

@@ -160,8 +160,15 @@ fn settle(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
-fn zmq_notifications(_: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+fn zmq_notifications(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     json.begin_array();
+    for notifier in call.env.zmq.get().into_iter().flatten() {
+        json.begin_object();
+        json.key("type").text(&format!("pub{}", notifier.topic.name()));
+        json.key("address").text(&notifier.address.to_string());
+        json.key("hwm").number(notifier.high_water_mark as u64);
+        json.end_object();
+    }
     json.end_array();
     Ok(())
 }
@@ -263,8 +270,8 @@ pub const METHODS: &[Method] = &[
         name: "getzmqnotifications",
         category: "zmq",
         args: &[],
-        about: "Notifications that are sent over ZeroMQ: none.",
-        result: "array",
+        about: "Notifications that are sent over ZeroMQ.",
+        result: "array of objects: type, address, hwm",
         run: zmq_notifications,
     },
     Method {

@@ -5,13 +5,13 @@
 //! Fails:  -33 without a mempool, -26 for what breaks a rule, -27 for what is confirmed already, and Core's sentences.
 //! Source: Bitcoin Core, `src/rpc/mempool.cpp`, `src/rpc/fees.cpp`, `src/node/transaction.cpp` (`BroadcastTransaction`).
 
-use primitives::{OutPoint, Txid};
+use primitives::{OutPoint, Transaction, Txid};
 
 use crate::json::Json;
 use crate::rpc::call::{Call, hash_of};
 use crate::rpc::error::{Outcome, RpcError, code};
 use crate::rpc::method::{Arg, HIDDEN, Kind, Method};
-use crate::rpc::needs::{ImportWish, Mempool, MempoolEntry, MempoolTotals, RateRange};
+use crate::rpc::needs::{ImportWish, Mempool, MempoolEntry, MempoolTotals, Orphan, RateRange};
 use crate::rpc::value::{Type, member, mismatch};
 
 fn write_entry(entry: &MempoolEntry, json: &mut Json<'_>) {
@@ -379,6 +379,48 @@ fn prioritised(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
+fn write_orphan(orphan: &Orphan, with_hex: bool, json: &mut Json<'_>) -> Outcome {
+    let parsed = Transaction::parse(&orphan.bytes[..]).map_err(|_| RpcError::internal("An orphan does not parse"))?;
+    let tx = parsed.tx();
+    json.begin_object();
+    json.key("txid").hash(&tx.txid().0);
+    json.key("wtxid").hash(&tx.wtxid().0);
+    json.key("bytes").count(tx.raw().len());
+    json.key("vsize").count(tx.weight().div_ceil(4));
+    json.key("weight").count(tx.weight());
+    json.key("from").begin_array();
+    orphan.peers.iter().for_each(|id| json.number(*id));
+    json.end_array();
+    if with_hex {
+        json.key("hex").hex(&orphan.bytes);
+    }
+    json.end_object();
+    Ok(())
+}
+
+fn orphans(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let orphans = call.network()?.orphans();
+    if call.arg(0).kind() == Type::Bool {
+        return Err(RpcError::type_error("Verbosity was boolean but only integer allowed"));
+    }
+    let verbosity: i32 = call.integer(0)?;
+    if !(0..=2).contains(&verbosity) {
+        return Err(RpcError::parameter(format!("Invalid verbosity value {verbosity}")));
+    }
+    json.begin_array();
+    for orphan in &orphans {
+        match verbosity {
+            0 => {
+                let parsed = Transaction::parse(&orphan.bytes[..]);
+                json.hash(&parsed.map_err(|_| RpcError::internal("An orphan does not parse"))?.tx().txid().0);
+            }
+            _ => write_orphan(orphan, verbosity == 2, json)?,
+        }
+    }
+    json.end_array();
+    Ok(())
+}
+
 const IMPORT_OPTIONS: &[Arg] = &[
     Arg::default("use_current_time", Kind::Bool, "true", "Whether its transactions are taken to have come now."),
     Arg::default("apply_fee_delta_priority", Kind::Bool, "false", "Whether its additions to fees count."),
@@ -442,4 +484,6 @@ pub const METHODS: &[Method] = &[
         ], "Changes the fee that a transaction counts for in mining.", "true", prioritise),
     method!("getprioritisedtransactions", "mining", &[], "What was added to fees.",
         "object of objects: fee_delta, in_mempool, modified_fee", prioritised),
+    method!("getorphantxs", HIDDEN, &[Arg::default("verbosity", Kind::NumberOrBool, "0", "0 for txids, 1 for objects, 2 with bytes.")],
+        "Transactions whose parents are unknown.", "array", orphans),
 ];

@@ -15,6 +15,7 @@ use super::needs::{Blocks, Host, Mempool, Network};
 use super::table;
 use crate::filters::Scan;
 use crate::metrics::Metrics;
+use crate::zmq::Notifier;
 
 /// What all calls share.
 pub struct Env {
@@ -30,6 +31,8 @@ pub struct Env {
     pub network: OnceLock<Arc<dyn Network>>,
     /// The way in for blocks, where there is one.
     pub blocks: OnceLock<Arc<dyn Blocks>>,
+    /// What ZeroMQ publishes where.
+    pub zmq: OnceLock<Vec<Notifier>>,
     /// The scan of block filters under way.
     pub filter_scan: Scan,
     /// Counters.
@@ -69,6 +72,7 @@ impl Env {
             mempool: OnceLock::new(),
             network: OnceLock::new(),
             blocks: OnceLock::new(),
+            zmq: OnceLock::new(),
             filter_scan: Scan::default(),
             metrics: Metrics::new(table::all().map(|method| method.name)),
             active: Mutex::default(),

@@ -29,6 +29,8 @@ const UNASKED_AHEAD_MAX: u32 = 288;
 const BRANCH_FETCHED_MAX: usize = 16;
 /// Longest branch that is fetched before its headers have most work: two weeks of blocks.
 const BRANCH_BLOCKS_MAX: u32 = 2_016;
+/// Peers asked for the missing transactions of one compact block.
+const FILLERS_MAX: usize = 3;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
 
@@ -273,6 +275,9 @@ impl<C: Chain> Hub<C> {
                 }
                 self.txs.extra.iter().for_each(|(wtxid, tx)| reconstruction.offer(wtxid, tx));
                 let indexes = reconstruction.missing();
+                if !indexes.is_empty() && !self.may_fill(id, &hash) {
+                    return;
+                }
                 self.window.expect(id.0, &hash, self.now_ms());
                 let pending = Pending { hash, reconstruction };
                 if indexes.is_empty() {
@@ -290,6 +295,19 @@ impl<C: Chain> Hub<C> {
                 self.request_as(id, &[hash], InventoryKind::WitnessBlock);
             }
         }
+    }
+
+    /// True where a peer may be asked for what a compact block lacks: the first one to tell of it, and two more of those who
+    /// announce at once, of which one has to be ours by choice (Core: `MAX_CMPCTBLOCKS_INFLIGHT_PER_BLOCK`).
+    fn may_fill(&self, id: PeerId, hash: &BlockHash) -> bool {
+        let is_outbound = |id: &PeerId| self.talks.get(id).is_some_and(|talk| talk.peer.setup().kind.is_outbound());
+        let fills = |(other, talk): &(&PeerId, &super::Talk)| {
+            **other != id && talk.pending.as_ref().is_some_and(|pending| pending.hash == *hash)
+        };
+        let others: Vec<PeerId> = self.talks.iter().filter(fills).map(|(other, _)| *other).collect();
+        let has_outbound = is_outbound(&id) || others.iter().any(is_outbound);
+        let room = if has_outbound { FILLERS_MAX } else { FILLERS_MAX - 1 };
+        others.is_empty() || (self.announcers.contains(&id) && others.len() < room)
     }
 
     /// The missing transactions of a compact block came.

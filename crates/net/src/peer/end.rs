@@ -74,6 +74,7 @@ impl End {
             _ => {}
         }
         log::debug!(target: "net", "{self}, disconnecting peer={id}");
+        log::debug!(target: "net", "Cleared nodestate for peer={id}");
     }
 
     /// True where the address should be discouraged.

@@ -150,10 +150,10 @@ impl<C: Chain> Hub<C> {
     /// Asks a peer for blocks of its branch beside the best headers where that has as much work as the tip: it may turn out
     /// to be the best, and who was first need not be right (Core: `HeadersDirectFetchBlocks`, `FindNextBlocksToDownload`).
     pub(super) fn fetch_branch(&mut self, id: PeerId) {
-        let Some(known) = self.talks.get(&id).and_then(|talk| talk.known) else { return };
-        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(&known)) else { return };
+        let Some(last) = self.talks.get(&id).and_then(|talk| talk.branch) else { return };
+        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(&last)) else { return };
         let is_beside = |place: &Place| self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
-        let depth = place.height.saturating_sub(self.chain.common_height(&known));
+        let depth = place.height.saturating_sub(self.chain.common_height(&last));
         let is_worth_it = !place.is_invalid && place.work >= tip.work && depth <= BRANCH_BLOCKS_MAX;
         if !is_worth_it || !is_beside(&place) || self.chain.is_initial_download() {
             return;

@@ -124,6 +124,9 @@ impl<C: Chain> Hub<C> {
         }
         self.note_known(id, &last);
         if !full {
+            if let Some(talk) = self.talks.get_mut(&id) {
+                talk.branch = Some(last);
+            }
             self.fetch_branch(id);
         }
         match full {

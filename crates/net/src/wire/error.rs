@@ -136,8 +136,12 @@ impl fmt::Display for WireError {
             WireError::TooManyInventory { got } => {
                 write!(f, "inv message size = {got}, at most {}", limits::INVENTORY_MAX)
             }
-            WireError::TooManyHeaders { got } => write!(f, "headers message size = {got}, at most {}", limits::HEADERS_MAX),
-            WireError::TooManyAddresses { got } => write!(f, "addr message size = {got}, at most {}", limits::ADDRESSES_MAX),
+            WireError::TooManyHeaders { got } => {
+                write!(f, "headers message size = {got}, at most {}", limits::HEADERS_MAX)
+            }
+            WireError::TooManyAddresses { got } => {
+                write!(f, "addr message size = {got}, at most {}", limits::ADDRESSES_MAX)
+            }
             WireError::LocatorTooLong { got } => write!(f, "locator of {got} hashes, at most {}", limits::LOCATOR_MAX),
             WireError::TooManyTransactions { got } => {
                 write!(f, "{got} transactions, at most {}", limits::COMPACT_TXS_MAX)

@@ -88,7 +88,7 @@ fn filters_are_the_same_however_they_came() {
     let pool = Pool::new("forge", 2);
     let options = ForgeOptions { seed: 50, blocks: 200, inputs: 1_500, odd_permille: 50, ..ForgeOptions::default() };
     let mut forge = Forge::new(&options, &pool).unwrap();
-    let grow = |count: usize| -> Vec<ForgedBlock> { (0..count).map(|_| forge.extend(&pool)).collect() };
+    let mut grow = |count: usize| -> Vec<ForgedBlock> { (0..count).map(|_| forge.extend(&pool)).collect() };
     let disk = FakeDisk::default();
     append(&disk, &grow(150));
 

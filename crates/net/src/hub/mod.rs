@@ -162,6 +162,10 @@ impl<C: Chain> Hub<C> {
             let local = Arc::make_mut(&mut self.local);
             (local.start_height, local.services) = (height, services);
         }
+        log::debug!(target: "net", "Added connection peer={}", setup.id.0);
+        if setup.encrypted && setup.kind.is_outbound() {
+            log::debug!(target: "net", "start sending v2 handshake to peer={}", setup.id.0);
+        }
         let peer = Peer::new(setup, self.local.clone(), now, entropy);
         let key = [self.random.next_u64(), self.random.next_u64()];
         let mut talk = Talk::new(peer, key);

@@ -1,6 +1,6 @@
 //! Bitcoin Core's node as a process, where it is installed.
 //!
-//! In:     `bitcoind` on PATH, or in a folder that `ASSAY_PEERS` lists.
+//! In:     `bitcoind` on PATH, or in a folder that `FOREIGN_NODES` lists.
 //! Out:    [`Bitcoind`], a node on regtest that the test may call; killed when it is dropped.
 //! Fails:  panics where an installed program does not start; one that is not installed is none.
 
@@ -24,11 +24,11 @@ pub const MINER_KEY: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTc
 const STARTS_MAX: usize = 4;
 
 fn program() -> Option<PathBuf> {
-    let folders = std::env::var_os("ASSAY_PEERS").into_iter().chain(std::env::var_os("PATH"));
+    let folders = std::env::var_os("FOREIGN_NODES").into_iter().chain(std::env::var_os("PATH"));
     let folders = folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
     let found = folders.map(|folder| folder.join("bitcoind")).find(|path| path.is_file());
     if found.is_none() {
-        println!("skipped: no bitcoind on PATH or in ASSAY_PEERS");
+        println!("skipped: no bitcoind on PATH or in FOREIGN_NODES");
     }
     found
 }

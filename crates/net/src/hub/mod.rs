@@ -15,12 +15,8 @@ mod filters;
 mod headers;
 mod node;
 mod order;
-#[cfg(test)]
-mod relay_tests;
 mod report;
 mod serve;
-#[cfg(test)]
-mod simulation_tests;
 #[cfg(test)]
 mod stranger_tests;
 mod talk;

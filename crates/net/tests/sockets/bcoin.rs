@@ -14,13 +14,13 @@ use super::shells::{height, params, quiet, ready, start, wait};
 
 /// The folder that holds `node_modules/bcoin`.
 fn modules() -> Option<PathBuf> {
-    let folders = std::env::var_os("ASSAY_PEERS").unwrap_or_default();
+    let folders = std::env::var_os("FOREIGN_NODES").unwrap_or_default();
     let inside = |folder: PathBuf| [folder.join("node_modules"), folder.join("bcoin/node_modules")];
     let mut found = std::env::split_paths(&folders).flat_map(inside);
     let found = found.find(|modules| modules.join("bcoin/package.json").is_file());
     let has_node = Command::new("node").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
     if found.is_none() || !has_node {
-        println!("skipped: no bcoin in ASSAY_PEERS, or no node on PATH");
+        println!("skipped: no bcoin in FOREIGN_NODES, or no node on PATH");
         return None;
     }
     found

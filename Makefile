@@ -7,6 +7,7 @@
 #   make test-fast                 unit tests only
 #   make bench                     the measuring kit; ARGS="import --blocks-from DIR ..."
 #   make fuzz CASES=100000000      signature engines against libsecp256k1; SEED=N goes on after a stop
+#   make core-tests CORE_TESTS=DIR   Bitcoin Core's functional tests against us; ONLY=NAME for one, JOBS=N at a time
 #   make docs                      write the pages that are made from code
 #
 # Everything is built with the one release profile, so that the C++ of libbitcoinkernel is compiled once.
@@ -21,7 +22,7 @@ BUILD := --release --locked
 TESTS := --workspace --lib --bins --tests
 DEMO_DIR ?= demo-data
 
-.PHONY: help packages build demo test test-fast bench fuzz docs
+.PHONY: help packages build demo test test-fast bench fuzz core-tests docs
 
 help:
 	@sed -n '/^[^#]/q; /^$$/q; s/^# \{0,1\}//p' Makefile
@@ -49,6 +50,11 @@ bench: build
 
 fuzz: build
 	$(ASSAY) bench fuzz $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+core-tests: build
+	@test -n "$(CORE_TESTS)" || { echo "CORE_TESTS=DIR names a checkout of Bitcoin Core"; exit 2; }
+	./tools/core-tests/run --core "$(CORE_TESTS)" --assay $(ASSAY) $(if $(ONLY),--only "$(ONLY)") \
+		$(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 docs: build
 	$(ASSAY) config --manual > docs/configuration.md

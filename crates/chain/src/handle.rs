@@ -227,7 +227,9 @@ impl Shared {
         let tree = self.intake.tree();
         let tip = tree.active();
         let has_work = tree.work(tip) >= Work::from_be_bytes(&self.intake.params.minimum_chainwork);
-        if has_work && u64::from(tree.time_s(tip)) + self.intake.tip_age_max_s >= self.intake.clock.unix_s() {
+        if has_work
+            && u64::from(tree.time_s(tip)).saturating_add(self.intake.tip_age_max_s) >= self.intake.clock.unix_s()
+        {
             self.intake.synced.store(true, Ordering::Relaxed);
         }
     }

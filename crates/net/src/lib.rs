@@ -38,6 +38,8 @@ pub mod shell;
 mod siphash;
 pub mod sync;
 pub mod transport;
+#[cfg(test)]
+mod trials;
 pub mod wire;
 
 pub use moment::Moment;

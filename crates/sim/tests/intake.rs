@@ -143,7 +143,7 @@ fn every_broken_block_gets_cores_verdict_at_the_door() {
         if accepted {
             continue;
         }
-        // A mutation says nothing about its header; anything that only this block can break does.
+        // A mutation says nothing about its header, nor does what is found before its place in the chain is looked at.
         let invalid = node.handle.header(&hash(&block)).is_some_and(|header| header.is_invalid);
         match &ours {
             Verdict::Invalid { .. } => assert!(invalid, "{:?}", case.name),

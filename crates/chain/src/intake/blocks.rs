@@ -185,14 +185,16 @@ impl Shared {
             Err(why) => return why,
         };
         let params = &self.intake.params;
-        let checked = block::check(block, params).and_then(|checked| {
-            block::check_contextual(&checked, ground.height, ground.median_time_past_s, params).map(|()| checked)
+        // What is found before its place in the chain is looked at says nothing about the header: should the bytes of a block
+        // be malleable in a way that nobody knows of, a good block is not lost for it (Core: `ProcessNewBlock`).
+        let checked = block::check(block, params).map_err(|error| (error, false)).and_then(|checked| {
+            let judged = block::check_contextual(&checked, ground.height, ground.median_time_past_s, params);
+            judged.map(|()| checked).map_err(|error| (error, condemns_header(&error)))
         });
         match checked {
             Ok(checked) => self.store_block(checked, ground.height),
-            Err(error) => {
+            Err((error, header_invalid)) => {
                 log::error!(target: "validation", "ProcessNewBlock: AcceptBlock FAILED ({}, {})", error.reject_reason(), error.detail());
-                let header_invalid = condemns_header(&error);
                 if header_invalid {
                     self.condemn(&header, hash);
                 }

@@ -25,10 +25,12 @@ use crate::wire::{
 const COMPACT_AHEAD_MAX: u32 = 2;
 /// Blocks above the tip that are taken without having been asked for; Core's `MIN_BLOCKS_TO_KEEP`.
 const UNASKED_AHEAD_MAX: u32 = 288;
-/// Blocks of a branch that are asked for before it has most work; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER`.
-const BRANCH_BLOCKS_MAX: usize = 16;
-/// Age of a tip beside which branches are looked at; Core's 20 blocks of ten minutes.
-const BRANCH_TIP_AGE_S_MAX: u64 = 20 * 600;
+/// Blocks of one branch beside the best headers that are on their way; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER`.
+const BRANCH_FETCHED_MAX: usize = 16;
+/// Longest branch that is fetched before its headers have most work: two weeks of blocks.
+const BRANCH_BLOCKS_MAX: u32 = 2_016;
+/// Peers asked for the missing transactions of one compact block.
+const FILLERS_MAX: usize = 3;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
 
@@ -140,33 +142,35 @@ impl<C: Chain> Hub<C> {
                 {
                     self.judging.remove(&oldest);
                 }
+                self.fetch_branch(id);
             }
         }
     }
 
-    /// Asks for the blocks of a branch beside the best headers that has as much work as the tip: both may turn out to be the
-    /// best, and who was first need not be right (Core: `HeadersDirectFetchBlocks`).
-    pub(super) fn fetch_branch(&mut self, id: PeerId, last: &BlockHash) {
-        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(last)) else { return };
-        let is_beside = self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
-        let is_recent = u64::from(tip.header.time_s) + BRANCH_TIP_AGE_S_MAX > self.now.unix_s;
-        if !is_beside || !is_recent || place.is_invalid || place.work < tip.work {
+    /// Asks a peer for blocks of its branch beside the best headers where that has as much work as the tip: it may turn out
+    /// to be the best, and who was first need not be right (Core: `HeadersDirectFetchBlocks`, `FindNextBlocksToDownload`).
+    pub(super) fn fetch_branch(&mut self, id: PeerId) {
+        let Some(last) = self.talks.get(&id).and_then(|talk| talk.branch) else { return };
+        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(&last)) else { return };
+        let is_beside = |place: &Place| self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
+        let depth = place.height.saturating_sub(self.chain.common_height(&last));
+        let is_worth_it = !place.is_invalid && place.work >= tip.work && depth <= BRANCH_BLOCKS_MAX;
+        if !is_worth_it || !is_beside(&place) || self.chain.is_initial_download() {
             return;
         }
         let (mut missing, mut at) = (Vec::new(), place);
-        while self.chain.on_best(at.height).is_none_or(|best| best.hash != at.hash) {
-            if missing.len() == BRANCH_BLOCKS_MAX {
-                return; // a reorganisation of this depth has to show more work first
-            }
-            if !at.has_block && !self.fetching.contains_key(&at.hash) {
+        while is_beside(&at) {
+            if !at.has_block && !self.fetching.contains_key(&at.hash) && !self.judging.contains_key(&at.hash) {
                 missing.push(at.hash);
             }
             let Some(parent) = self.chain.find(&at.header.previous) else { return };
             at = parent;
         }
-        missing.reverse();
-        missing.iter().for_each(|hash| self.note_fetching(*hash, id));
-        self.request(id, &missing);
+        let under_way = self.fetching.values().filter(|by| **by == id).count();
+        let wanted: Vec<BlockHash> =
+            missing.into_iter().rev().take(BRANCH_FETCHED_MAX.saturating_sub(under_way)).collect();
+        wanted.iter().for_each(|hash| self.note_fetching(*hash, id));
+        self.request(id, &wanted);
     }
 
     /// True for a block that nobody asked for and that is worth a look: it may be the next tip (Core: `AcceptBlock`).
@@ -271,6 +275,9 @@ impl<C: Chain> Hub<C> {
                 }
                 self.txs.extra.iter().for_each(|(wtxid, tx)| reconstruction.offer(wtxid, tx));
                 let indexes = reconstruction.missing();
+                if !indexes.is_empty() && !self.may_fill(id, &hash) {
+                    return;
+                }
                 self.window.expect(id.0, &hash, self.now_ms());
                 let pending = Pending { hash, reconstruction };
                 if indexes.is_empty() {
@@ -288,6 +295,19 @@ impl<C: Chain> Hub<C> {
                 self.request_as(id, &[hash], InventoryKind::WitnessBlock);
             }
         }
+    }
+
+    /// True where a peer may be asked for what a compact block lacks: the first one to tell of it, and two more of those who
+    /// announce at once, of which one has to be ours by choice (Core: `MAX_CMPCTBLOCKS_INFLIGHT_PER_BLOCK`).
+    fn may_fill(&self, id: PeerId, hash: &BlockHash) -> bool {
+        let is_outbound = |id: &PeerId| self.talks.get(id).is_some_and(|talk| talk.peer.setup().kind.is_outbound());
+        let fills = |(other, talk): &(&PeerId, &super::Talk)| {
+            **other != id && talk.pending.as_ref().is_some_and(|pending| pending.hash == *hash)
+        };
+        let others: Vec<PeerId> = self.talks.iter().filter(fills).map(|(other, _)| *other).collect();
+        let has_outbound = is_outbound(&id) || others.iter().any(is_outbound);
+        let room = if has_outbound { FILLERS_MAX } else { FILLERS_MAX - 1 };
+        others.is_empty() || (self.announcers.contains(&id) && others.len() < room)
     }
 
     /// The missing transactions of a compact block came.

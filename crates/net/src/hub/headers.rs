@@ -43,7 +43,10 @@ impl<C: Chain> Hub<C> {
     /// Asks for what follows our best header; from its parent, so that an answer shows the peer's view of it too.
     pub(super) fn ask_for_headers(&mut self, id: PeerId) {
         let best = self.chain.best_header();
-        let from = if best.height == 0 { best.hash } else { best.header.previous };
+        self.ask_for_headers_from(id, if best.height == 0 { best.hash } else { best.header.previous });
+    }
+
+    fn ask_for_headers_from(&mut self, id: PeerId, from: BlockHash) {
         self.send_getheaders(id, self.chain.locator(&from));
         if let Some(talk) = self.talks.get_mut(&id) {
             (talk.asking, talk.was_asked) = (Asking::Headers(self.now), true);
@@ -61,7 +64,8 @@ impl<C: Chain> Hub<C> {
         if inventory.iter().rev().find(unknown).is_some() {
             let asked = self.talks.get(&id).is_some_and(|talk| talk.asking.since().is_some());
             if !asked {
-                self.ask_for_headers(id);
+                // The answer is to begin with what is new to us.
+                self.ask_for_headers_from(id, self.chain.best_header().hash);
             }
             return;
         }
@@ -120,7 +124,10 @@ impl<C: Chain> Hub<C> {
         }
         self.note_known(id, &last);
         if !full {
-            self.fetch_branch(id, &last);
+            if let Some(talk) = self.talks.get_mut(&id) {
+                talk.branch = Some(last);
+            }
+            self.fetch_branch(id);
         }
         match full {
             true => {

@@ -15,12 +15,8 @@ mod filters;
 mod headers;
 mod node;
 mod order;
-#[cfg(test)]
-mod relay_tests;
 mod report;
 mod serve;
-#[cfg(test)]
-mod simulation_tests;
 #[cfg(test)]
 mod stranger_tests;
 mod talk;
@@ -161,6 +157,10 @@ impl<C: Chain> Hub<C> {
         if (self.local.start_height, self.local.services) != (height, services) {
             let local = Arc::make_mut(&mut self.local);
             (local.start_height, local.services) = (height, services);
+        }
+        log::debug!(target: "net", "Added connection peer={}", setup.id.0);
+        if setup.encrypted && setup.kind.is_outbound() {
+            log::debug!(target: "net", "start sending v2 handshake to peer={}", setup.id.0);
         }
         let peer = Peer::new(setup, self.local.clone(), now, entropy);
         let key = [self.random.next_u64(), self.random.next_u64()];

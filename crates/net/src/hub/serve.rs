@@ -26,6 +26,10 @@ const BLOCK_TXS_DEPTH_MAX: u32 = 10;
 const HISTORY_AGE_S: u64 = 7 * 24 * 60 * 60;
 impl<C: Chain> Hub<C> {
     pub(super) fn serve_headers(&mut self, id: PeerId, request: &LocatorRequest) {
+        // One header by its hash: only of a block that everybody may know we have.
+        if request.locator.is_empty() && !self.chain.may_serve(&request.stop) {
+            return;
+        }
         // Before our own chain has shown its work it is nobody's business (Core: an empty answer, so that nobody waits).
         let least = Work::from_be_bytes(&self.params.minimum_chainwork);
         let headers = match self.chain.tip().work < least && !self.has_permission(id, Permissions::DOWNLOAD) {

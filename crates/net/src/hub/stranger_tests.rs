@@ -10,12 +10,12 @@ use primitives::{Block, OutPoint, Transaction};
 use stdx::random::Random;
 
 use super::Judgement;
-use super::simulation_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use super::{Hub, UploadBudget};
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::judge;
 use crate::sync::Limits;
+use crate::trials::network::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use crate::wire::{
     BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
 };

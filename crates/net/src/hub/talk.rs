@@ -49,6 +49,8 @@ pub(super) struct Talk {
     pub was_asked: bool,
     /// The best header it has shown; none before the first.
     pub known: Option<BlockHash>,
+    /// The last header it told of: the end of a branch beside the best headers, where it is one.
+    pub branch: Option<BlockHash>,
     /// The best header we have told it of.
     pub told: Option<BlockHash>,
     /// What it asks for and has not got yet, oldest first.
@@ -75,6 +77,7 @@ impl Talk {
             asking: Asking::Nothing,
             was_asked: false,
             known: None,
+            branch: None,
             told: None,
             wants: VecDeque::new(),
             filters: VecDeque::new(),

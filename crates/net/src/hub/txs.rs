@@ -112,7 +112,7 @@ impl<C: Chain> Hub<C> {
             return;
         }
         if self.refuses_txs(id) {
-            return self.end(id, End::ClosedByUs("it announces transactions where none are wanted"));
+            return self.end(id, End::ClosedByUs("transaction inv sent in violation of protocol"));
         }
         let is_initial_download = self.chain.is_initial_download();
         for name in names {
@@ -150,7 +150,7 @@ impl<C: Chain> Hub<C> {
     /// A transaction came.
     pub(super) fn take_tx(&mut self, id: PeerId, tx: Transaction) {
         if self.refuses_txs(id) {
-            return self.end(id, End::ClosedByUs("it sends transactions where none are wanted"));
+            return self.end(id, End::ClosedByUs("transaction sent in violation of protocol"));
         }
         // Before the chain is here nothing can be judged; nobody is blamed.
         if self.chain.is_initial_download() {

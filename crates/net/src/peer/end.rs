@@ -74,6 +74,7 @@ impl End {
             _ => {}
         }
         log::debug!(target: "net", "{self}, disconnecting peer={id}");
+        log::debug!(target: "net", "Cleared nodestate for peer={id}");
     }
 
     /// True where the address should be discouraged.
@@ -94,7 +95,7 @@ impl fmt::Display for End {
             End::ObsoleteVersion { protocol } => write!(f, "obsolete version {protocol}"),
             End::ConnectedToSelf => f.write_str("connected to self"),
             End::ServicesMissing { offered } => write!(f, "offers services {:#x} only", offered.0),
-            End::LateNegotiation(command) => write!(f, "{command} after verack"),
+            End::LateNegotiation(command) => write!(f, "{command} received after verack"),
             End::BloomNotOffered => f.write_str("a bloom filter, which was not offered"),
             End::TransportTimeout => f.write_str("V2 handshake timeout"),
             End::HandshakeTimeout => f.write_str("version handshake timeout"),

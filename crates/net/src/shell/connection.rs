@@ -43,6 +43,9 @@ pub async fn carry<C: Chain>(shared: Arc<Shared<C>>, id: PeerId, wake: Arc<Notif
     }
     let retry_plain = shared.with(|state, now| {
         let retry = state.hub.peer(id).is_some_and(crate::peer::Peer::should_retry_plain);
+        if retry {
+            log::debug!(target: "net", "retrying with v1 transport protocol for peer={}", id.0);
+        }
         state.hub.disconnected(id, now);
         retry
     });

@@ -134,10 +134,14 @@ impl fmt::Display for WireError {
             WireError::Format(error) => f.write_str(core_words(error)),
             WireError::PayloadTooLarge { got } => write!(f, "{got} bytes, at most {}", limits::PAYLOAD_BYTES_MAX),
             WireError::TooManyInventory { got } => {
-                write!(f, "{got} inventory entries, at most {}", limits::INVENTORY_MAX)
+                write!(f, "inv message size = {got}, at most {}", limits::INVENTORY_MAX)
             }
-            WireError::TooManyHeaders { got } => write!(f, "{got} headers, at most {}", limits::HEADERS_MAX),
-            WireError::TooManyAddresses { got } => write!(f, "{got} addresses, at most {}", limits::ADDRESSES_MAX),
+            WireError::TooManyHeaders { got } => {
+                write!(f, "headers message size = {got}, at most {}", limits::HEADERS_MAX)
+            }
+            WireError::TooManyAddresses { got } => {
+                write!(f, "addr message size = {got}, at most {}", limits::ADDRESSES_MAX)
+            }
             WireError::LocatorTooLong { got } => write!(f, "locator of {got} hashes, at most {}", limits::LOCATOR_MAX),
             WireError::TooManyTransactions { got } => {
                 write!(f, "{got} transactions, at most {}", limits::COMPACT_TXS_MAX)

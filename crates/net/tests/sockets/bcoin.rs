@@ -14,13 +14,13 @@ use super::shells::{height, params, quiet, ready, start, wait};
 
 /// The folder that holds `node_modules/bcoin`.
 fn modules() -> Option<PathBuf> {
-    let folders = std::env::var_os("ASSAY_PEERS").unwrap_or_default();
+    let folders = std::env::var_os("FOREIGN_NODES").unwrap_or_default();
     let inside = |folder: PathBuf| [folder.join("node_modules"), folder.join("bcoin/node_modules")];
     let mut found = std::env::split_paths(&folders).flat_map(inside);
     let found = found.find(|modules| modules.join("bcoin/package.json").is_file());
     let has_node = Command::new("node").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
     if found.is_none() || !has_node {
-        println!("skipped: no bcoin in ASSAY_PEERS, or no node on PATH");
+        println!("skipped: no bcoin in FOREIGN_NODES, or no node on PATH");
         return None;
     }
     found
@@ -52,7 +52,9 @@ impl Bcoin {
             .unwrap();
         let bcoin = Bcoin { child, peer_port, rpc_port };
         let begin = Instant::now();
-        while bcoin.call("getblockcount", "").is_none() {
+        // It answers calls before it listens to peers.
+        let listens = || TcpStream::connect(("127.0.0.1", peer_port)).is_ok();
+        while bcoin.call("getblockcount", "").is_none() || !listens() {
             assert!(begin.elapsed() < Duration::from_secs(60), "bcoin does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -14,11 +14,11 @@ use super::shells::{height, params, quiet, ready, start, wait};
 
 /// Where btcd is.
 fn program() -> Option<PathBuf> {
-    let folders = std::env::var_os("ASSAY_PEERS").into_iter().chain(std::env::var_os("PATH"));
+    let folders = std::env::var_os("FOREIGN_NODES").into_iter().chain(std::env::var_os("PATH"));
     let found = folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
     let found = found.map(|folder| folder.join("btcd")).find(|path| path.is_file());
     if found.is_none() {
-        println!("skipped: no btcd on PATH or in ASSAY_PEERS");
+        println!("skipped: no btcd on PATH or in FOREIGN_NODES");
     }
     found
 }

@@ -280,10 +280,9 @@ mod tests {
     #[test]
     fn every_setting_has_an_effect() {
         let of = |name: &str, value: &str| {
-            let values = [("chain", "regtest"), (name, value)];
-            resolved(&values, 4_096).unwrap_or_else(|error| panic!("{name}: {error}"))
+            resolved(&[("chain", "regtest"), (name, value)], 4_096).unwrap_or_else(|error| panic!("{name}: {error}"))
         };
-        let plain = of("chain", "regtest");
+        let plain = resolved(&[("chain", "regtest")], 4_096).unwrap();
         for setting in MEMPOOL_SETTINGS {
             let other = match setting.name {
                 "mempool_mb" => "299",

@@ -151,7 +151,7 @@ const FIRST: &[Setting] = &[
     setting(
         NODE,
         "tip_age_max_s",
-        Kind::Whole { min: 1, max: 1 << 40 },
+        Kind::Whole { min: 1, max: i64::MAX as u64 },
         &[],
         "86400",
         "s",

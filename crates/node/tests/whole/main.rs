@@ -4,6 +4,7 @@
 //! Out:    one test a promise.
 //! Fails:  with the file and line to change.
 
+mod core_tests;
 mod documents;
 mod habits;
 mod layout;

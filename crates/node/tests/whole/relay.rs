@@ -1,6 +1,6 @@
 //! Transactions among programs: two of ours and one of another house, by JSON-RPC and over real sockets.
 //!
-//! In:     a `btcd` on PATH or in the folder `ASSAY_PEERS`; bcoin in that folder's `node_modules`, and `node` on PATH.
+//! In:     a `btcd` on PATH or in the folder `FOREIGN_NODES`; bcoin in that folder's `node_modules`, and `node` on PATH.
 //! Out:    what one is sent, all have; what one mines, all confirm; what a reorganisation takes back is unconfirmed again.
 //! Fails:  where something does not come about in time. Without the other program the test says "skipped".
 
@@ -132,10 +132,10 @@ impl Node {
     }
 
     fn btcd(name: &str) -> Option<Node> {
-        let folders = std::env::var_os("ASSAY_PEERS").into_iter().chain(std::env::var_os("PATH"));
+        let folders = std::env::var_os("FOREIGN_NODES").into_iter().chain(std::env::var_os("PATH"));
         let found = folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
         let Some(program) = found.map(|folder| folder.join("btcd")).find(|path| path.is_file()) else {
-            println!("skipped: no btcd on PATH or in ASSAY_PEERS");
+            println!("skipped: no btcd on PATH or in FOREIGN_NODES");
             return None;
         };
         let (folder, peers, rpc) = (folder(name), free_port(), free_port());
@@ -156,11 +156,11 @@ impl Node {
     }
 
     fn bcoin(name: &str) -> Option<Node> {
-        let folders = std::env::var_os("ASSAY_PEERS").unwrap_or_default();
+        let folders = std::env::var_os("FOREIGN_NODES").unwrap_or_default();
         let inside = |folder: PathBuf| [folder.join("node_modules"), folder.join("bcoin/node_modules")];
         let mut found = std::env::split_paths(&folders).flat_map(inside);
         let Some(modules) = found.find(|modules| modules.join("bcoin/package.json").is_file()) else {
-            println!("skipped: no bcoin in ASSAY_PEERS");
+            println!("skipped: no bcoin in FOREIGN_NODES");
             return None;
         };
         let (folder, peers, rpc) = (folder(name), free_port(), free_port());
@@ -178,6 +178,8 @@ impl Node {
 
     fn answering(self) -> Node {
         wait("an answer", || self.try_call("getblockcount", &json!([])).ok());
+        // Some answer calls before they listen to peers.
+        wait("a listener", || TcpStream::connect(&self.peers).ok());
         self
     }
 

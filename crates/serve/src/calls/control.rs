@@ -75,16 +75,26 @@ fn memory_info(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     }
 }
 
+/// What Core's lines are sorted by, as far as ours are (see the setting `log_file`).
+const LOG_CATEGORIES: [&str; 9] =
+    ["cmpctblock", "estimatefee", "http", "mempool", "mempoolrej", "net", "rpc", "txpackages", "validation"];
+
 fn logging(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     for index in 0..2 {
         let list = call.arg(index);
-        let named = if list.is_null() { Vec::new() } else { list.array()? };
-        if let Some(category) = named.first() {
-            return Err(RpcError::parameter(format!("unknown logging category {}", category.text()?)));
+        for category in if list.is_null() { Vec::new() } else { list.array()? } {
+            let category = category.text()?;
+            if !LOG_CATEGORIES.contains(&&*category) && !["all", "1", ""].contains(&&*category) {
+                return Err(RpcError::parameter(format!("unknown logging category {category}")));
+            }
         }
     }
-    // The log has levels and no categories: the setting log_level chooses among them.
+    // Nothing is switched: the setting log_file has all of them, and without it there are none.
+    let has_file = !call.env.host.log_path().is_empty();
     json.begin_object();
+    for category in LOG_CATEGORIES {
+        json.key(category).bool(has_file);
+    }
     json.end_object();
     Ok(())
 }

@@ -16,7 +16,9 @@ use crate::rpc::value::{Type, member, mismatch};
 
 fn write_entry(entry: &MempoolEntry, json: &mut Json<'_>) {
     json.begin_object();
+    json.key("vsize_adjusted").number(entry.size_vb);
     json.key("vsize").number(entry.size_vb);
+    json.key("vsize_bip141").number(entry.weight.div_ceil(4));
     json.key("weight").number(entry.weight);
     json.key("time").number(entry.time_s);
     json.key("height").number(entry.height);

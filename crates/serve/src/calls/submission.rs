@@ -87,6 +87,13 @@ fn package(call: &Call<'_>, burn_sat_max: Option<i64>) -> Result<Vec<Transaction
     Ok(transactions)
 }
 
+/// The size for fees under its two names, and that of BIP 141.
+fn write_sizes(size_vb: u64, weight: usize, json: &mut Json<'_>) {
+    json.key("vsize_adjusted").number(size_vb);
+    json.key("vsize").number(size_vb);
+    json.key("vsize_bip141").count(weight.div_ceil(4));
+}
+
 fn write_fees(fee_sat: i64, effective: Option<(i64, &[primitives::Wtxid])>, json: &mut Json<'_>) {
     json.key("fees").begin_object();
     json.key("base").amount(fee_sat);
@@ -125,7 +132,7 @@ fn test_accept(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
             }
             Some(Tried::Accepted { size_vb, fee_sat, effective_sat_per_kvb, effective_with, .. }) => {
                 json.key("allowed").bool(true);
-                json.key("vsize").number(*size_vb);
+                write_sizes(*size_vb, tx.weight(), json);
                 write_fees(*fee_sat, Some((*effective_sat_per_kvb, effective_with)), json);
             }
             Some(Tried::MissingInputs) => {
@@ -183,11 +190,11 @@ fn submit_package(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
             Some(Tried::MissingInputs) => json.key("error").text("bad-txns-inputs-missingorspent"),
             Some(Tried::Rejected { details, .. }) => json.key("error").text(details),
             Some(Tried::Known { size_vb, fee_sat }) => {
-                json.key("vsize").number(*size_vb);
+                write_sizes(*size_vb, tx.weight(), json);
                 write_fees(*fee_sat, None, json);
             }
             Some(Tried::Accepted { size_vb, fee_sat, effective_sat_per_kvb, effective_with, replaced: out }) => {
-                json.key("vsize").number(*size_vb);
+                write_sizes(*size_vb, tx.weight(), json);
                 write_fees(*fee_sat, Some((*effective_sat_per_kvb, effective_with)), json);
                 replaced.extend(out);
             }

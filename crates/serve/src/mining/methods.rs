@@ -69,7 +69,10 @@ fn submit_block(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
 }
 
 fn submit_header(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
-    let header = hex::decode_array::<80>(&call.text(0)?).map_err(|_| RpcError::decode("Block header decode failed"))?;
+    // A whole block is as good: it begins with its header.
+    let bytes = hex::decode(&call.text(0)?).ok();
+    let header: Option<[u8; 80]> = bytes.and_then(|bytes| bytes.first_chunk().copied());
+    let header = header.ok_or_else(|| RpcError::decode("Block header decode failed"))?;
     let previous = primitives::Header::decode(&header).previous;
     let view = call.view()?;
     if Located::find(call.env, &view, &previous)?.is_none() {

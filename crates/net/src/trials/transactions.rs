@@ -7,8 +7,8 @@ use chain::policy::Reject;
 use consensus::Work;
 use primitives::{OutPoint, Transaction, Wtxid};
 
-use super::Hub;
-use super::simulation_tests::{COIN_SAT, Chains, Vice, World, coin, pay};
+use super::network::{COIN_SAT, Chains, Vice, World, coin, pay};
+use crate::hub::Hub;
 use crate::wire::Command;
 
 fn out(tx: &Transaction) -> OutPoint {

@@ -23,7 +23,7 @@ use sigs::EngineName;
 use stdx::random::Random;
 use store::CoinBuf;
 
-use super::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget};
+use crate::hub::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget};
 use crate::moment::Moment;
 use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::{TxJob, judge, tx_ids};
@@ -32,7 +32,7 @@ use crate::wire::{Command, Endpoint};
 
 /// What a node does that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Vice {
+pub(crate) enum Vice {
     None,
     /// Has every block and serves none.
     Stalls,
@@ -45,7 +45,7 @@ pub(super) enum Vice {
 /// Marks a block that breaks a rule nobody sees in its header.
 const INVALID_MARK: u8 = 0xbd;
 
-pub(super) fn params() -> Params {
+pub(crate) fn params() -> Params {
     Params::of(Network::Regtest)
 }
 
@@ -70,7 +70,7 @@ fn root_of(bytes: &[u8]) -> Option<[u8; 32]> {
     Some(merkle_root(&txids).0)
 }
 
-pub(super) fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Header, Vec<u8>) {
+pub(crate) fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Header, Vec<u8>) {
     let mut body = Vec::new();
     primitives::encode::put_compact_size(&mut body, txs.len() as u64 + 1);
     body.extend_from_slice(&coinbase(parent.height + 1, mark));
@@ -91,7 +91,7 @@ pub(super) fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Heade
 }
 
 /// A chain of a few vectors.
-pub(super) struct Chains {
+pub(crate) struct Chains {
     vice: Vice,
     least: Work,
     places: HashMap<BlockHash, Place>,
@@ -101,12 +101,12 @@ pub(super) struct Chains {
     best: Vec<BlockHash>,
     tip: BlockHash,
     /// Blocks that wait for their verdict.
-    pub(super) waiting: VecDeque<(BlockHash, Vec<u8>)>,
+    pub(crate) waiting: VecDeque<(BlockHash, Vec<u8>)>,
     clock_s: u64,
 }
 
 impl Chains {
-    pub(super) fn new(vice: Vice, least: Work) -> Chains {
+    pub(crate) fn new(vice: Vice, least: Work) -> Chains {
         let header = params().genesis;
         let hash = header.hash();
         let place = Place {
@@ -131,11 +131,11 @@ impl Chains {
         }
     }
 
-    pub(super) fn place(&self, hash: &BlockHash) -> Place {
+    pub(crate) fn place(&self, hash: &BlockHash) -> Place {
         self.places[hash]
     }
 
-    pub(super) fn add_header(&mut self, header: &Header) -> Result<(), HeadersRefusal> {
+    pub(crate) fn add_header(&mut self, header: &Header) -> Result<(), HeadersRefusal> {
         let hash = header.hash();
         let parent = *self.places.get(&header.previous).ok_or(HeadersRefusal::UnknownParent)?;
         if self.places.contains_key(&hash) {
@@ -178,7 +178,7 @@ impl Chains {
         self.best.extend(path.into_iter().rev());
     }
 
-    pub(super) fn add_block(&mut self, hash: BlockHash, bytes: Vec<u8>) -> Judgement {
+    pub(crate) fn add_block(&mut self, hash: BlockHash, bytes: Vec<u8>) -> Judgement {
         let place = self.place(&hash);
         if root_of(&bytes) != Some(place.header.merkle_root) {
             return Judgement::Mutated("bad-txnmrklroot");
@@ -323,19 +323,19 @@ struct Link {
 
 /// Coins of a chain.
 #[derive(Clone)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     coins: HashMap<OutPoint, CoinBuf>,
     tip: Tip,
 }
 
 /// Pay to anchor: standard, and anyone may spend it without a signature.
-pub(super) const ANCHOR: [u8; 4] = [0x51, 0x02, 0x4e, 0x73];
+pub(crate) const ANCHOR: [u8; 4] = [0x51, 0x02, 0x4e, 0x73];
 /// Coins that are there from the start, and what each is worth.
 const COINS: u32 = 400;
-pub(super) const COIN_SAT: i64 = 100_000;
+pub(crate) const COIN_SAT: i64 = 100_000;
 
 /// One of the coins that are there from the start.
-pub(super) fn coin(number: u32) -> OutPoint {
+pub(crate) fn coin(number: u32) -> OutPoint {
     OutPoint { txid: Txid(sha256(&number.to_le_bytes())), vout: 0 }
 }
 
@@ -392,13 +392,13 @@ impl Base for Ledger {
 }
 
 /// An empty mempool on so many coins.
-pub(super) fn pool(coins: u32) -> SharedMempool {
+pub(crate) fn pool(coins: u32) -> SharedMempool {
     let engine = sigs::engine(EngineName::Scalar).unwrap();
     SharedMempool::new(Mempool::new(Policy::default(), Arc::new(Ledger::new(coins)), engine, [7; 16]))
 }
 
 /// Spends to anchors of these amounts, and to an empty OP_RETURN so that it is large enough to be standard.
-pub(super) fn pay(inputs: &[OutPoint], outputs_sat: &[i64]) -> Transaction {
+pub(crate) fn pay(inputs: &[OutPoint], outputs_sat: &[i64]) -> Transaction {
     let mut tx = vec![2, 0, 0, 0, inputs.len() as u8];
     for input in inputs {
         tx.extend_from_slice(&input.encode());
@@ -415,7 +415,7 @@ pub(super) fn pay(inputs: &[OutPoint], outputs_sat: &[i64]) -> Transaction {
 }
 
 /// The mempool of a node, and what is on its way between it and the hub.
-pub(super) struct Side {
+pub(crate) struct Side {
     pub pool: SharedMempool,
     events: Receiver<Event>,
     /// The block it stands on.
@@ -424,21 +424,21 @@ pub(super) struct Side {
     lot: Option<(Duration, Vec<TxJob>)>,
 }
 
-pub(super) struct World {
-    pub(super) random: Random,
-    pub(super) now: Moment,
-    pub(super) nodes: Vec<Hub<Chains>>,
-    pub(super) pools: Vec<Side>,
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) now: Moment,
+    pub(crate) nodes: Vec<Hub<Chains>>,
+    pub(crate) pools: Vec<Side>,
     links: Vec<Link>,
     /// Nodes of different sides do not hear each other.
-    pub(super) sides: Vec<u8>,
+    pub(crate) sides: Vec<u8>,
     next_peer: u64,
 }
 
 const STEP: Duration = Duration::from_millis(20);
 
 impl World {
-    pub(super) fn new(seed: u64, vices: &[Vice], least: Work) -> World {
+    pub(crate) fn new(seed: u64, vices: &[Vice], least: Work) -> World {
         let mut random = Random::new(seed);
         let params = Arc::new(params());
         let start = Moment { monotonic: Duration::from_secs(1), unix_s: u64::from(params.genesis.time_s) + 100_000 };
@@ -485,7 +485,7 @@ impl World {
     }
 
     /// Every node gets eight outbound links to others.
-    pub(super) fn connect_all(&mut self, links: usize) {
+    pub(crate) fn connect_all(&mut self, links: usize) {
         for node in 0..self.nodes.len() {
             for _ in 0..links {
                 let other = self.random.below(self.nodes.len() as u64) as usize;
@@ -496,7 +496,7 @@ impl World {
         }
     }
 
-    pub(super) fn mine_at(&mut self, node: usize, count: u32) {
+    pub(crate) fn mine_at(&mut self, node: usize, count: u32) {
         for _ in 0..count {
             let chain = self.nodes[node].chain_mut();
             let mut mark: [u8; 4] = self.random.bytes();
@@ -511,7 +511,7 @@ impl World {
         }
     }
 
-    pub(super) fn run(&mut self, seconds: u64) {
+    pub(crate) fn run(&mut self, seconds: u64) {
         let end = self.now.after(Duration::from_secs(seconds));
         while self.now < end {
             self.step();
@@ -597,7 +597,7 @@ impl World {
     }
 
     #[track_caller]
-    pub(super) fn assert_agreed(&self, height: u32) {
+    pub(crate) fn assert_agreed(&self, height: u32) {
         let tips: Vec<Place> = self.honest().map(|chain| chain.tip()).collect();
         let heights: Vec<u32> = tips.iter().map(|tip| tip.height).collect();
         assert!(tips.iter().all(|tip| tip.hash == tips[0].hash), "heights {heights:?}");

@@ -60,6 +60,12 @@ pub enum Bench {
     Restart(RestartOptions),
     /// Initial sync from peers on loopback against import of the same blocks from files
     Sync(SyncOptions),
+    /// Blocks, headers and transactions by JSON-RPC, beside bitcoind
+    Rpc(RpcOptions),
+    /// Unconfirmed transactions taken in: by the library, by JSON-RPC and from a peer, beside bitcoind
+    Mempool(MempoolOptions),
+    /// A new block of known transactions, from the peer that has it to the one that has not, beside bitcoind
+    Relay(RelayOptions),
 }
 
 /// Where the chain of a bench comes from.
@@ -249,6 +255,80 @@ pub struct SyncOptions {
     /// Runs of each contestant, in turn
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
+    /// Write the report, raw runs included, to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench rpc`.
+#[derive(Args, Debug)]
+pub struct RpcOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    /// Threads of each node
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// Slices of each question, nodes in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub slices: u32,
+    /// A bitcoind to ask beside us
+    #[arg(long, value_name = "PROGRAM")]
+    pub bitcoind: Option<PathBuf>,
+    /// Write the report, raw runs included, to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench mempool`.
+#[derive(Args, Debug)]
+pub struct MempoolOptions {
+    /// Blocks of unconfirmed transactions
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub blocks: u32,
+    /// Inputs of each block, about
+    #[arg(long, value_name = "COUNT", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(50..=8_000))]
+    pub inputs: u64,
+    /// Threads of each node and of the library
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Memory budget of our node, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub memory: u64,
+    /// Leave out what is handed in by JSON-RPC
+    #[arg(long)]
+    pub no_rpc: bool,
+    /// Runs of each contestant, in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// A bitcoind to hand the same transactions to
+    #[arg(long, value_name = "PROGRAM")]
+    pub bitcoind: Option<PathBuf>,
+    /// Folder for data directories and the sample chain, removed afterwards
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub scratch: PathBuf,
+    /// Write the report, raw runs included, to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `assay bench relay`.
+#[derive(Args, Debug)]
+pub struct RelayOptions {
+    /// Blocks to relay
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub blocks: u32,
+    /// Inputs of each block, about: 4,000 are some 3,000 transactions
+    #[arg(long, value_name = "COUNT", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(50..=8_000))]
+    pub inputs: u64,
+    /// Threads of each node
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// A bitcoind to send the same blocks to
+    #[arg(long, value_name = "PROGRAM")]
+    pub bitcoind: Option<PathBuf>,
+    /// Folder for data directories and the sample chain, removed afterwards
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub scratch: PathBuf,
     /// Write the report, raw runs included, to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

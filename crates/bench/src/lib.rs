@@ -9,6 +9,7 @@
 //! bytes are nobody else's; contestants take turns (A B A B), so that a busy minute hurts both.
 
 mod arguments;
+mod calls;
 mod child;
 mod fuzz;
 mod import;
@@ -16,6 +17,7 @@ mod lookups;
 mod machine;
 mod measure;
 mod memory;
+mod mempool;
 mod network;
 mod nodes;
 mod report;
@@ -134,5 +136,8 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Memory(options) => memory::bench(&options),
         Bench::Restart(options) => restart::bench(&options),
         Bench::Sync(options) => network::sync::bench(&options),
+        Bench::Rpc(options) => calls::bench(&options),
+        Bench::Mempool(options) => mempool::bench(&options),
+        Bench::Relay(options) => network::relay::bench(&options),
     }
 }

@@ -8,7 +8,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sim::forge::{ForgeOptions, SpecialScript};
+use primitives::{Network, Params};
+use sim::forge::files::Writer;
+use sim::forge::{Forge, ForgeOptions, Mix, SpecialScript};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
@@ -17,6 +19,20 @@ use crate::{BenchError, at, machine};
 
 /// Inputs the forge puts into one block at most, by room and with a margin.
 const FORGE_INPUTS_PER_BLOCK: u64 = 3_000;
+
+/// The first block that can spend a coinbase, and then some.
+const FIRST_WITH_INPUTS: u32 = 104;
+/// Blocks with inputs below those ahead: enough coins of every kind for them to spend.
+const BLOCKS_OF_INPUTS: u32 = 20;
+
+/// Blocks that are forged and not put into the files.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// How many.
+    pub blocks: u32,
+    /// Inputs of each, about; of recent years' transactions, which have 1.3 each.
+    pub inputs_per_block: u64,
+}
 
 /// A folder of its own, removed when dropped.
 pub struct Scratch(PathBuf);
@@ -48,6 +64,8 @@ impl Drop for Scratch {
 /// A chain's block files, given or forged.
 pub struct Blocks {
     folder: PathBuf,
+    /// Height of the last one, where it was forged here.
+    height: Option<u64>,
     _forged: Option<Scratch>,
 }
 
@@ -55,7 +73,7 @@ impl Blocks {
     /// The files that the options name, or a sample chain; read once, so that nobody measures the first read.
     pub fn of(options: &SourceOptions) -> Result<Blocks, BenchError> {
         let blocks = match &options.blocks_from {
-            Some(folder) => Blocks { folder: folder.clone(), _forged: None },
+            Some(folder) => Blocks { folder: folder.clone(), height: None, _forged: None },
             None => Blocks::forge(&options.scratch, options.forge_inputs, Vec::new())?.0,
         };
         for file in blocks.files()? {
@@ -77,7 +95,30 @@ impl Blocks {
         eprintln!("forging {blocks} blocks with {inputs} inputs in {}", folder.path().display());
         let pool = Pool::new("forge", machine::cores());
         let report = sim::forge::forge_to(&SystemDisk::default(), folder.path(), &options, &pool, &mut |_| {})?;
-        Ok((Blocks { folder: folder.path().to_owned(), _forged: Some(folder) }, report.special))
+        Ok((
+            Blocks { folder: folder.path().to_owned(), height: Some(report.height.into()), _forged: Some(folder) },
+            report.special,
+        ))
+    }
+
+    /// Forges a chain, and `ahead` more blocks that are in no file: their transactions are the unconfirmed ones.
+    pub fn forge_with_ahead(scratch: &Path, wish: &Ahead) -> Result<(Blocks, Vec<Vec<u8>>), BenchError> {
+        let folder = Scratch::new(scratch, "blocks")?;
+        let inputs = u64::from(BLOCKS_OF_INPUTS) * wish.inputs_per_block;
+        let blocks = FIRST_WITH_INPUTS + BLOCKS_OF_INPUTS;
+        let (mix, odd_permille) = (Mix::Recent, 0); // odd scripts are not relayed
+        let options = ForgeOptions { blocks, inputs, mix, odd_permille, ..ForgeOptions::default() };
+        eprintln!("forging {blocks} blocks with {inputs} inputs, and {} blocks ahead of them", wish.blocks);
+        let (pool, disk) = (Pool::new("forge", machine::cores()), SystemDisk::default());
+        let mut forge = Forge::new(&options, &pool)?;
+        let mut writer = Writer::new(&disk, folder.path(), &options)?;
+        writer.push(Params::of(Network::Regtest).genesis_block())?;
+        while let Some(block) = forge.next_block(&pool) {
+            writer.push(block.bytes)?;
+        }
+        writer.finish()?;
+        let ahead = (0..wish.blocks).map(|_| forge.extend(&pool).bytes).collect();
+        Ok((Blocks { folder: folder.path().to_owned(), height: Some(blocks.into()), _forged: Some(folder) }, ahead))
     }
 
     /// Where they are.
@@ -98,6 +139,11 @@ impl Blocks {
             return Err(BenchError::Usage(format!("--blocks-from {}: no blk*.dat in it", self.folder.display())));
         }
         Ok(files)
+    }
+
+    /// Height of the last one of a forged chain.
+    pub fn height(&self) -> Result<u64, BenchError> {
+        self.height.ok_or_else(|| BenchError::Usage("the height of given block files is not known".to_owned()))
     }
 
     /// Bytes of all of them.

@@ -4,6 +4,7 @@
 //! Out:    committed state at the best valid tip, [`View`]s of it, [`Event`]s.
 //! Fails:  [`ChainError`] when the disk fails; invalid blocks are refused and reported, never connected.
 
+mod assumed;
 mod digest;
 mod error;
 pub mod estimates;

@@ -117,6 +117,11 @@ impl Orphans {
         self.orphans.get(wtxid).map(|orphan| &orphan.transaction)
     }
 
+    /// Every orphan and who told us of it, by wtxid.
+    pub fn iter(&self) -> impl Iterator<Item = (&Transaction, Vec<PeerId>)> {
+        self.orphans.values().map(|orphan| (&orphan.transaction, orphan.announcers.keys().copied().collect()))
+    }
+
     /// Who told us of an orphan.
     pub fn announcers(&self, wtxid: &Wtxid) -> impl Iterator<Item = PeerId> + '_ {
         self.orphans.get(wtxid).into_iter().flat_map(|orphan| orphan.announcers.keys().copied())

@@ -17,6 +17,7 @@ use stdx::pool::Ticket;
 use store::blockfiles::BlockFilesError;
 use store::{Fact, Fetch, StoreError, TxEntry};
 
+use crate::assumed;
 use crate::error::ChainError;
 use crate::handle::Event;
 use crate::intake::condemns_header;
@@ -24,7 +25,7 @@ use crate::lot::{self, Connected, Failure, InFlight, LOT_BLOCKS_MAX, LOT_BYTES, 
 use crate::spend::{ConnectFailure, Ordinals};
 use crate::tree::NodeId;
 use crate::view::GENESIS_POSITION;
-use crate::writer::Chain;
+use crate::writer::{Chain, REFUSALS_KEPT_MAX};
 
 /// Lots being read and checked ahead of the writer for each thread of the pool: one at work and one in the queue.
 const LOTS_AHEAD_PER_THREAD: usize = 2;
@@ -133,6 +134,9 @@ impl Chain {
         self.shared.update(|status| status.refused = Some((height, hash, reason)));
         if let Some(error) = error.filter(|_| !copy_may_be_bad) {
             log::info!(target: "validation", "Block validation error: {}, {}", error.reject_reason(), error.detail());
+            if self.judged.len() >= REFUSALS_KEPT_MAX {
+                self.judged.clear();
+            }
             self.judged.insert(hash, Err(error));
             self.shared.publish(&Event::BlockJudged { hash, height, verdict: Err(error) });
         }
@@ -290,11 +294,24 @@ impl Chain {
     }
 
     /// False where scripts need no check: below an `assume_valid` block, or when measuring without them.
-    pub(crate) fn checks_scripts(&self, node: NodeId) -> bool {
+    pub(crate) fn checks_scripts(&mut self, node: NodeId) -> bool {
+        if self.options.skip_scripts {
+            return false;
+        }
         let tree = self.tree();
-        let assumed = self.options.assume_valid.and_then(|hash| tree.find(&hash));
-        let below = assumed.is_some_and(|assumed| tree.ancestor(assumed, tree.height(node)) == Some(node));
-        !(below || self.options.skip_scripts)
+        let why = assumed::why_scripts_are_checked(&tree, node, self.options.assume_valid, &self.params);
+        let (height, hash) = (tree.height(node), tree.hash(node));
+        drop(tree);
+        if self.scripts_checked_for != Some(why) {
+            self.scripts_checked_for = Some(why);
+            match why {
+                Some(why) => {
+                    log::info!(target: "validation", "Enabling script verification at block #{height} ({hash}): {why}.");
+                }
+                None => log::info!(target: "validation", "Disabling script verification at block #{height} ({hash})."),
+            }
+        }
+        why.is_some()
     }
 
     /// Takes the oldest lot out of the script checks: what passed joins the batch, what did not is taken back.

@@ -94,6 +94,7 @@ impl Chain {
             judged: HashMap::new(),
             following: false,
             last_commit,
+            scripts_checked_for: None,
             damaged_tried: last_commit,
             merge: None,
             merge_cancel: None,

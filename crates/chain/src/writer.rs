@@ -67,6 +67,8 @@ pub struct Chain {
     /// True once the tip has been reached: from then on scripts that blocks touch are gathered for subscribers.
     pub(crate) following: bool,
     pub(crate) last_commit: Duration,
+    /// Why the scripts of the last block were checked, or that they were not; for the log.
+    pub(crate) scripts_checked_for: Option<Option<&'static str>>,
     /// When damaged blocks were tried last.
     pub(crate) damaged_tried: Duration,
     pub(crate) merge: Option<std::thread::JoinHandle<Result<store::MergedSegment, StoreError>>>,
@@ -159,7 +161,7 @@ impl Chain {
             (behind, self.target(&tree) == self.tip)
         };
         let near = done && (behind < BEHIND_BLOCKS_MAX || self.own_is_absent());
-        if near || !self.waiting.is_empty() || self.commit_is_due() {
+        if near || self.waiting.iter().any(|waiter| waiter.commits) || self.commit_is_due() {
             self.commit_if_changed()?;
         }
         if near {
@@ -191,13 +193,10 @@ impl Chain {
                     continue;
                 }
             };
-            let _ = waiter.answer.send(verdict); // nobody listens any more
+            (waiter.answer)(verdict);
         }
         // Refusals stay for those who begin to wait for them too late.
         self.judged.retain(|_, verdict| verdict.is_err());
-        if self.judged.len() > REFUSALS_KEPT_MAX {
-            self.judged.clear();
-        }
     }
 
     fn is_connected(&self, hash: &BlockHash) -> bool {
@@ -289,7 +288,8 @@ impl Chain {
         let moved = committed != Some(self.tree().hash(self.tip)) || self.batch.rows() > 0;
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
-        let facts_due = facts > 0 && (!self.waiting.is_empty() || now >= self.last_commit + FACTS_INTERVAL);
+        let facts_due =
+            facts > 0 && (self.waiting.iter().any(|waiter| waiter.commits) || now >= self.last_commit + FACTS_INTERVAL);
         if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
             self.commit()
         } else {
@@ -392,7 +392,7 @@ impl Drop for Chain {
 /// Further behind, the chain is being fetched, and each block on its own would cost a commit.
 const BEHIND_BLOCKS_MAX: u32 = 16;
 /// Refusals that are remembered with their rule; beyond, who asks too late is told that nothing is known.
-const REFUSALS_KEPT_MAX: usize = 1_000;
+pub(crate) const REFUSALS_KEPT_MAX: usize = 1_000;
 /// Facts about headers that wait for a commit at most: 2 MB.
 const FACTS_MAX: u64 = 20_000;
 /// How long they wait at most while nothing else is committed.

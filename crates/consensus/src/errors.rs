@@ -199,6 +199,11 @@ rules! {
     }
 }
 
+impl HeaderError {
+    /// The reject word of [`HeaderError::TimeTooNew`], the one rule that a header may keep later.
+    pub const TIME_TOO_NEW: &'static str = "time-too-new";
+}
+
 impl From<HeaderError> for BlockError {
     fn from(error: HeaderError) -> BlockError {
         BlockError::Header { error }

@@ -145,7 +145,12 @@ fn spent_by(view: &View, checked: &CheckedBlock, height: u32) -> Result<SpentCoi
     for tx in block.txs().skip(1) {
         for input in tx.inputs() {
             let outpoint = input.outpoint();
-            let missing = || invalid("bad-txns-inputs-missingorspent");
+            let missing = || {
+                let reason = "bad-txns-inputs-missingorspent".to_owned();
+                let txid = checked.txids()[tx.index()];
+                let details = format!("{reason}, CheckTxInputs: inputs missing/spent in transaction {txid}");
+                Submitted::Invalid { reason, details }
+            };
             if !taken.insert(outpoint) {
                 return Err(missing());
             }

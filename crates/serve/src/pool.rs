@@ -1,36 +1,69 @@
 //! The chain's mempool as JSON-RPC needs it.
 //!
-//! In:     a shared mempool, and the clock.
+//! In:     a shared mempool and what stands around it: estimates, its file, how far it has followed the chain, the clock.
 //! Out:    [`needs::Mempool`]: entries, totals, verdicts in Core's words, transactions for a block.
-//! Fails:  with Core's codes for what is not taken; writing the mempool to a file, which nobody does yet.
+//! Fails:  with Core's codes for what is not taken, and for files that cannot be read or written.
 //! Source: Bitcoin Core, `src/node/transaction.cpp` (`BroadcastTransaction`), `src/rpc/mempool.cpp`.
+//!
+//! Core changes chain and mempool under one lock. Here the mempool follows the chain, so every question first waits until
+//! it has dealt with what was told of before.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use chain::estimates::{BucketRange, Span};
 use chain::mempool::{Accept, Accepted, Details, PackageResult, Rejected, Room, SharedMempool, Verdict};
-use chain::policy::{Class, FeeRate, PackageReject};
+use chain::policy::{Class, FeeRate, PackageReject, Reject};
+use chain::upkeep::{Followed, MempoolFile, RestoreWish, SharedEstimates};
+use consensus::SIGOP_COST_MAX;
 use primitives::{OutPoint, Transaction, Txid};
 
 use crate::rpc::error::{RpcError, code};
 use crate::rpc::needs::{
-    self, Chosen, Chunk, FeeEstimate, Host, MempoolEntry, MempoolTotals, Prioritised, Refusal, Tried, TriedTogether,
+    self, Chosen, Chunk, FeeEstimate, Host, ImportWish, MempoolEntry, MempoolTotals, Prioritised, RateRange,
+    RawEstimate, Refusal, Tried, TriedTogether,
 };
 
-/// Longest target of estimates, in blocks; Core's longest horizon.
-const ESTIMATE_BLOCKS_MAX: u32 = 1008;
-/// What pays less is not mined, in satoshi for 1,000 virtual bytes; Core's `DEFAULT_BLOCK_MIN_TX_FEE`.
-const MINING_FLOOR_SAT_PER_KVB: i64 = 1;
+/// Signature operation cost kept for the coinbase (Core: `DEFAULT_COINBASE_OUTPUT_MAX_ADDITIONAL_SIGOPS`).
+const RESERVED_SIGOP_COST: u64 = 400;
 
-/// The mempool, and the clock that it is asked by.
+/// What a block made here may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MiningLimits {
+    /// Weight for transactions, header and coinbase left out.
+    pub weight_max: u64,
+    /// What pays less is not mined.
+    pub min_feerate: FeeRate,
+}
+
+impl Default for MiningLimits {
+    /// Core's `DEFAULT_BLOCK_MAX_WEIGHT` less `DEFAULT_BLOCK_RESERVED_WEIGHT`, and `DEFAULT_BLOCK_MIN_TX_FEE`.
+    fn default() -> MiningLimits {
+        MiningLimits { weight_max: 4_000_000 - 8_000, min_feerate: FeeRate::per_kvb(1) }
+    }
+}
+
+/// The mempool and what stands around it.
 pub struct Pool {
-    mempool: SharedMempool,
-    host: Arc<dyn Host>,
+    /// The mempool.
+    pub mempool: SharedMempool,
+    /// What was learnt about fees.
+    pub estimates: SharedEstimates,
+    /// How far the mempool has followed the chain.
+    pub followed: Arc<Followed>,
+    /// Its file.
+    pub file: Arc<MempoolFile>,
+    /// What a block may hold.
+    pub mining: MiningLimits,
+    /// The clock that it is asked by.
+    pub host: Arc<dyn Host>,
 }
 
 impl Pool {
-    /// What JSON-RPC sees of a mempool.
-    pub fn new(mempool: SharedMempool, host: Arc<dyn Host>) -> Pool {
-        Pool { mempool, host }
+    /// The mempool, as of the newest chain that anybody was told of.
+    fn current(&self) -> &SharedMempool {
+        self.followed.wait();
+        &self.mempool
     }
 }
 
@@ -93,6 +126,17 @@ fn tried(verdict: &Verdict) -> Tried {
     }
 }
 
+fn refused(rejected: Rejected) -> RpcError {
+    // What it spends is missing, or the disk failed: no verdict on the transaction.
+    let unjudged = rejected.reject.class() == Class::MissingInputs || matches!(rejected.reject, Reject::Store(_));
+    RpcError::new(if unjudged { code::VERIFY_ERROR } else { code::VERIFY_REJECTED }, told(&rejected).1)
+}
+
+fn range(range: BucketRange) -> RateRange {
+    let BucketRange { start, end, within_target, confirmed, in_mempool, left } = range;
+    RateRange { start, end, within_target, confirmed, in_mempool, left }
+}
+
 /// Verdicts in the order of the transactions.
 fn together(transactions: &[Transaction], result: &PackageResult, package_error: Option<String>) -> TriedTogether {
     let of = |transaction: &Transaction| {
@@ -104,11 +148,15 @@ fn together(transactions: &[Transaction], result: &PackageResult, package_error:
 }
 
 impl needs::Mempool for Pool {
+    fn settle(&self) {
+        self.followed.wait();
+    }
+
     fn totals(&self) -> MempoolTotals {
-        let (mempool, now_s) = (self.mempool.read(), self.host.unix_s());
+        let (mempool, now_s) = (self.current().read(), self.host.unix_s());
         let policy = mempool.policy();
         MempoolTotals {
-            loaded: true,
+            loaded: self.file.is_loaded(),
             count: mempool.len() as u64,
             size_vb: mempool.size_vb(),
             memory_bytes: mempool.bytes(),
@@ -127,36 +175,36 @@ impl needs::Mempool for Pool {
     }
 
     fn sequence(&self) -> u64 {
-        self.mempool.read().sequence()
+        self.current().read().sequence()
     }
 
     fn txids(&self) -> Vec<Txid> {
-        self.mempool.read().entries().map(|entry| entry.txid).collect()
+        self.current().read().entries().map(|entry| entry.txid).collect()
     }
 
     fn entries(&self) -> Vec<MempoolEntry> {
-        let mempool = self.mempool.read();
+        let mempool = self.current().read();
         mempool.entries().filter_map(|entry| mempool.details(&entry.txid)).map(|details| entry_of(&details)).collect()
     }
 
     fn entry(&self, txid: &Txid) -> Option<MempoolEntry> {
-        self.mempool.read().details(txid).map(|details| entry_of(&details))
+        self.current().read().details(txid).map(|details| entry_of(&details))
     }
 
     fn transaction(&self, txid: &Txid) -> Option<Vec<u8>> {
-        self.mempool.read().get(txid).map(|entry| entry.tx().raw().to_vec())
+        self.current().read().get(txid).map(|entry| entry.tx().raw().to_vec())
     }
 
     fn ancestors(&self, txid: &Txid) -> Option<Vec<Txid>> {
-        self.mempool.read().ancestors(txid)
+        self.current().read().ancestors(txid)
     }
 
     fn descendants(&self, txid: &Txid) -> Option<Vec<Txid>> {
-        self.mempool.read().descendants(txid)
+        self.current().read().descendants(txid)
     }
 
     fn cluster(&self, txid: &Txid) -> Option<Vec<Chunk>> {
-        let chunks = self.mempool.read().cluster_of(txid)?;
+        let chunks = self.current().read().cluster_of(txid)?;
         let chunk = |(fee, txids): (chain::policy::FeeFrac, Vec<Txid>)| Chunk {
             fee_sat: fee.fee_sat,
             weight: fee.size.into(),
@@ -166,7 +214,7 @@ impl needs::Mempool for Pool {
     }
 
     fn feerate_diagram(&self) -> Vec<(u64, i64)> {
-        let mempool = self.mempool.read();
+        let mempool = self.current().read();
         let (mut weight, mut fee_sat) = (0, 0);
         let mut rows = vec![(0, 0)];
         for (chunk, _) in mempool.chunks() {
@@ -177,14 +225,14 @@ impl needs::Mempool for Pool {
     }
 
     fn spender(&self, outpoint: &OutPoint) -> Option<Txid> {
-        self.mempool.read().spender(outpoint).map(|(entry, _)| entry.txid)
+        self.current().read().spender(outpoint).map(|(entry, _)| entry.txid)
     }
 
     fn test(&self, transactions: &[Vec<u8>]) -> TriedTogether {
         let Some(transactions) = parsed(transactions) else {
             return TriedTogether { package_error: None, each: Vec::new() };
         };
-        let result = self.mempool.write().test_package(&transactions, self.host.unix_s());
+        let result = self.current().write().test_package(&transactions, self.host.unix_s());
         // One that failed by itself says so itself.
         let error = result.reject.as_ref().filter(|reject| **reject != PackageReject::TransactionFailed);
         together(&transactions, &result, error.map(PackageReject::to_string))
@@ -192,25 +240,20 @@ impl needs::Mempool for Pool {
 
     fn submit(&self, transaction: &[u8], fee_sat_max: Option<i64>) -> Result<(), Refusal> {
         let parsed = Transaction::parse(transaction).map_err(|_| RpcError::decode("TX decode failed"))?;
-        let (txid, now_s) = (parsed.tx().txid(), self.host.unix_s());
-        if self.mempool.read().get(&txid).is_some() {
-            self.mempool.write().set_unbroadcast(&txid);
+        let (txid, now_s, mempool) = (parsed.tx().txid(), self.host.unix_s(), self.current());
+        if mempool.read().get(&txid).is_some() {
+            mempool.write().announce_again(&txid);
             return Ok(());
         }
-        let refused = |rejected: Rejected| {
-            let missing = rejected.reject.class() == Class::MissingInputs;
-            let code = if missing { code::VERIFY_ERROR } else { code::VERIFY_REJECTED };
-            RpcError::new(code, told(&rejected).1)
-        };
         if let Some(most) = fee_sat_max {
-            let tested = self.mempool.accept(&parsed, &Accept::test_at(now_s)).map_err(refused)?;
+            let tested = mempool.accept(&parsed, &Accept::test_at(now_s)).map_err(refused)?;
             if tested.fee_sat > most {
                 let told = "Fee exceeds maximum configured by user (e.g. -maxtxfee, maxfeerate)";
                 return Err(RpcError::new(code::VERIFY_ERROR, told));
             }
         }
-        self.mempool.accept(&parsed, &Accept::at(now_s)).map_err(refused)?;
-        self.mempool.write().set_unbroadcast(&txid);
+        mempool.accept(&parsed, &Accept::at(now_s)).map_err(refused)?;
+        mempool.write().set_unbroadcast(&txid);
         Ok(())
     }
 
@@ -219,13 +262,23 @@ impl needs::Mempool for Pool {
             return TriedTogether { package_error: None, each: Vec::new() };
         };
         let most = rate_sat_per_kvb_max.map(FeeRate::per_kvb);
-        let result = self.mempool.write().accept_package(&transactions, self.host.unix_s(), most);
+        let mut mempool = self.current().write();
+        let result = mempool.accept_package(&transactions, self.host.unix_s(), most);
+        // Those that were here before are offered to peers again, as Core does; the others are told as they come.
+        let known = |(_, verdict): &&(_, Verdict)| {
+            matches!(verdict, Verdict::InMempool { .. } | Verdict::DifferentWitness { .. })
+        };
+        let known: Vec<_> = result.txs.iter().filter(known).map(|(wtxid, _)| *wtxid).collect();
+        for transaction in transactions.iter().filter(|transaction| known.contains(&transaction.tx().wtxid())) {
+            mempool.announce_again(&transaction.tx().txid());
+        }
+        drop(mempool);
         let error = result.reject.as_ref().map(PackageReject::to_string);
         together(&transactions, &result, error)
     }
 
     fn prioritise(&self, txid: &Txid, delta_sat: i64) -> Result<(), Refusal> {
-        let mut mempool = self.mempool.write();
+        let mut mempool = self.current().write();
         let policy = *mempool.policy();
         let dusty = mempool
             .get(txid)
@@ -238,7 +291,7 @@ impl needs::Mempool for Pool {
     }
 
     fn prioritised(&self) -> Vec<Prioritised> {
-        let mempool = self.mempool.read();
+        let mempool = self.current().read();
         let row = |(txid, delta_sat, here): (Txid, i64, bool)| Prioritised {
             txid,
             delta_sat,
@@ -248,17 +301,37 @@ impl needs::Mempool for Pool {
     }
 
     fn estimate_blocks_max(&self) -> u32 {
-        ESTIMATE_BLOCKS_MAX
+        self.estimates.lock().target_max(Span::Long)
     }
 
-    fn estimate(&self, blocks: u32, _conservative: bool) -> FeeEstimate {
-        // Nobody observes confirmations yet.
-        FeeEstimate { sat_per_kvb: None, blocks }
+    fn estimate(&self, blocks: u32, conservative: bool) -> FeeEstimate {
+        self.followed.wait();
+        let (rate, blocks) = self.estimates.lock().smart(blocks, conservative);
+        FeeEstimate { sat_per_kvb: rate.map(|rate| rate.sat_per_kvb()), blocks }
     }
 
-    fn choose(&self, weight_max: u64, sigop_cost_max: u64) -> Vec<Chosen> {
-        let min_feerate = FeeRate::per_kvb(MINING_FLOOR_SAT_PER_KVB);
-        let chosen = self.mempool.read().select(&Room { weight_max, sigop_cost_max, min_feerate });
+    fn raw_estimates(&self, blocks: u32, threshold: f64) -> Vec<RawEstimate> {
+        self.followed.wait();
+        let estimates = self.estimates.lock();
+        let known = Span::ALL.into_iter().filter(|span| blocks <= estimates.target_max(*span));
+        let raw = |span: Span| {
+            let estimate = estimates.raw(blocks, threshold, span)?;
+            let rate = estimate.sat_per_kvb.map(|rate| rate.round() as i64).filter(|rate| *rate != 0);
+            let (pass, fail) = (estimate.pass.map(range), estimate.fail.map(range));
+            let (decay, scale) = (estimate.decay, estimate.scale);
+            Some(RawEstimate { horizon: span.name(), sat_per_kvb: rate, decay, scale, pass, fail })
+        };
+        known.filter_map(raw).collect()
+    }
+
+    fn choose(&self) -> Vec<Chosen> {
+        // Core stops one short of both limits.
+        let room = Room {
+            weight_max: self.mining.weight_max.saturating_sub(1),
+            sigop_cost_max: SIGOP_COST_MAX - RESERVED_SIGOP_COST - 1,
+            min_feerate: self.mining.min_feerate,
+        };
+        let chosen = self.current().read().select(&room);
         let one = |entry: &Arc<chain::mempool::Entry>| Chosen {
             bytes: entry.tx().raw().to_vec(),
             fee_sat: entry.fee_sat,
@@ -268,10 +341,25 @@ impl needs::Mempool for Pool {
     }
 
     fn mining_floor_sat_per_kvb(&self) -> i64 {
-        MINING_FLOOR_SAT_PER_KVB
+        self.mining.min_feerate.sat_per_kvb()
     }
 
     fn save(&self) -> Result<String, Refusal> {
-        Err(RpcError::misc("Unable to dump mempool to disk"))
+        self.followed.wait();
+        self.file.save().map_err(|_| RpcError::misc("Unable to dump mempool to disk"))?;
+        Ok(self.file.path().display().to_string())
+    }
+
+    fn import(&self, path: &str, wish: ImportWish) -> Result<(), Refusal> {
+        let failed = || RpcError::misc("Unable to import mempool file, see debug log for details.");
+        let ImportWish { current_time, deltas, unbroadcast } = wish;
+        let opened = self.file.open(Path::new(path), RestoreWish { current_time, deltas, unbroadcast });
+        let mut restore = opened.ok_or_else(failed)?.map_err(|_| failed())?;
+        while restore.step(self.current(), self.host.unix_s()).map_err(|_| failed())? {
+            if self.host.stopping() {
+                return Err(failed());
+            }
+        }
+        Ok(())
     }
 }

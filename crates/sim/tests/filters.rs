@@ -153,7 +153,7 @@ fn a_reorganisation_cuts_filters_whether_they_go_on_or_not() {
     let pool = Pool::new("forge", 2);
     let options = ForgeOptions { seed: 51, blocks: 160, inputs: 900, ..ForgeOptions::default() };
     let mut forge = Forge::new(&options, &pool).unwrap();
-    let mut grow =
+    let grow =
         |forge: &mut Forge, count: usize| -> Vec<ForgedBlock> { (0..count).map(|_| forge.extend(&pool)).collect() };
     let disk = FakeDisk::default();
     append(&disk, &grow(&mut forge, 110));

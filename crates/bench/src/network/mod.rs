@@ -5,5 +5,7 @@
 //! Fails:  when a node does, or ends at another tip than the others.
 
 pub mod line;
+pub mod relay;
+pub mod scripted;
 mod summary;
 pub mod sync;

@@ -81,8 +81,8 @@ pub struct Run {
     pub bench_cpu_s: f64,
     /// Bytes that came from peers.
     pub received_bytes: u64,
-    /// Bytes of blocks that came and were not used: copies, and blocks there was no room for.
-    pub copies_bytes: u64,
+    /// Bytes of blocks that came and were of no use: copies of others, mostly.
+    pub unused_bytes: u64,
     /// Time in which the block that validation needs next was not there, in milliseconds.
     pub block_missing_ms: u64,
     /// That of it in which nothing was on order.
@@ -221,7 +221,7 @@ fn run(options: &SyncOptions, blocks: &Blocks, sources: &Sources, contestant: Co
         sources_cpu_s: sources.cpu_s()? - sources_before_s,
         bench_cpu_s: bench.usage()?.cpu_s(),
         received_bytes: of_peers.iter().sum(),
-        copies_bytes: number(&peers["block_copies_bytes"]),
+        unused_bytes: number(&peers["unused_block_bytes"]),
         block_missing_ms: number(&peers["block_missing_ms"]),
         nothing_ordered_ms: number(&peers["block_missing_and_nothing_ordered_ms"]),
         peers: of_peers,

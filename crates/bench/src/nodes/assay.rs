@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::Process;
+use super::{Process, Rpc};
 use crate::measure::Usage;
 use crate::{BenchError, at};
 
@@ -117,6 +117,16 @@ impl Assay {
         let (report, _) = self.wait_for("the tip", |report| following(report) || refused(report))?;
         let hash = report["hash"].as_str().unwrap_or_default().to_owned();
         Ok((report["height"].as_u64().unwrap_or(0), hash))
+    }
+
+    /// Its JSON-RPC, once it answers.
+    pub fn rpc(&mut self, address: SocketAddr) -> Result<Rpc, BenchError> {
+        let cookie = self.folder.join(".cookie");
+        let ready = || {
+            let mut rpc = Rpc::new(address, &cookie).ok()?;
+            rpc.call("getblockcount", json!([])).ok().map(|_| rpc)
+        };
+        self.process.wait_for("JSON-RPC", POLL, ready)
     }
 
     /// Where other nodes may connect to.

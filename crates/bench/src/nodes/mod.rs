@@ -7,7 +7,10 @@
 //! A node is killed when it is dropped: what it wrote lies in the bench's own folder.
 
 pub mod assay;
+pub mod bitcoind;
+pub mod http;
 pub mod process;
 
 pub use assay::{Assay, AssaySettings, P2p};
+pub use http::Rpc;
 pub use process::Process;

@@ -2,7 +2,7 @@
 //!
 //! In:     transactions that come, leave and are confirmed, by bucket and height.
 //! Out:    the median feerate of the lowest range of buckets of which enough was confirmed in time.
-//! Fails:  `None` where no range qualifies.
+//! Fails:  never; without a feerate where no range qualifies.
 //! Source: Bitcoin Core, `policy/fees/block_policy_estimator.cpp` (`TxConfirmStats`).
 
 /// A range of buckets and what became of its transactions.
@@ -25,11 +25,11 @@ pub struct BucketRange {
 /// An answer and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The feerate, in satoshi for 1,000 virtual bytes.
-    pub sat_per_kvb: f64,
+    /// The feerate, in satoshi for 1,000 virtual bytes; none where no range qualifies.
+    pub sat_per_kvb: Option<f64>,
     /// The range it is of.
-    pub pass: BucketRange,
-    /// The first range below that failed, if any.
+    pub pass: Option<BucketRange>,
+    /// The first range below that failed, if any; of all where none qualifies.
     pub fail: Option<BucketRange>,
     /// What is kept of the counts from block to block.
     pub decay: f64,
@@ -125,7 +125,7 @@ impl Horizon {
 
     /// From the highest feerate down, ranges of buckets are gathered until they hold enough; the lowest one that still
     /// succeeds gives the answer.
-    pub fn estimate(&self, buckets: &[f64], target: u32, success: f64, height: u32) -> Option<Estimate> {
+    pub fn estimate(&self, buckets: &[f64], target: u32, success: f64, height: u32) -> Estimate {
         let period = target.div_ceil(self.scale) as usize - 1;
         let enough = self.sufficient / (1.0 - self.decay);
         let mut range = BucketRange::default();
@@ -157,15 +157,14 @@ impl Horizon {
         if fail.is_none() && !fresh {
             fail = Some((0, top, range));
         }
-        let (low, high, pass) = best?;
         let named = |(low, high, range): (usize, usize, BucketRange)| BucketRange {
             start: if low == 0 { 0.0 } else { buckets[low - 1] },
             end: buckets[high],
             ..range
         };
-        let sat_per_kvb = self.median_of(low, high)?;
-        let (pass, fail) = (named((low, high, pass)), fail.map(named));
-        Some(Estimate { sat_per_kvb, pass, fail, decay: self.decay, scale: self.scale })
+        let sat_per_kvb = best.and_then(|(low, high, _)| self.median_of(low, high));
+        let (pass, fail) = (best.map(named), fail.map(named));
+        Estimate { sat_per_kvb, pass, fail, decay: self.decay, scale: self.scale }
     }
 
     /// The average feerate of the bucket that holds the median transaction of a range.

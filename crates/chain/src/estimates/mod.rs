@@ -190,14 +190,18 @@ impl Estimates {
         self.target_max(Span::Long).min(self.span_blocks().max(self.history_blocks()) / 2)
     }
 
-    fn median(&self, span: Span, target: u32, success: f64) -> Option<Estimate> {
+    fn estimate(&self, span: Span, target: u32, success: f64) -> Estimate {
         self.horizon(span).estimate(&self.buckets, target, success, self.best_height)
+    }
+
+    fn median(&self, span: Span, target: u32, success: f64) -> Option<f64> {
+        self.estimate(span, target, success).sat_per_kvb
     }
 
     /// One horizon's answer (estimaterawfee).
     pub fn raw(&self, target: u32, success: f64, span: Span) -> Option<Estimate> {
         let in_range = (1..=self.target_max(span)).contains(&target) && success <= 1.0;
-        in_range.then(|| self.median(span, target, success))?
+        in_range.then(|| self.estimate(span, target, success))
     }
 
     /// What to pay to be confirmed within `target` blocks, and the target that is answered for, which may be another one
@@ -227,11 +231,11 @@ impl Estimates {
         }
         let known = |span: &&Span| target <= self.target_max(**span);
         let span = *Span::ALL.iter().find(known).expect("the long horizon knows the target");
-        let mut best = self.median(span, target, success).map(|estimate| estimate.sat_per_kvb);
+        let mut best = self.median(span, target, success);
         for span in [Span::Medium, Span::Short].into_iter().filter(|_| shorter) {
             let most = self.target_max(span);
             let other = (target > most).then(|| self.median(span, most, success)).flatten();
-            if let Some(other) = other.map(|estimate| estimate.sat_per_kvb)
+            if let Some(other) = other
                 && other > 0.0
                 && best.is_none_or(|best| other < best)
             {
@@ -245,7 +249,7 @@ impl Estimates {
     fn conservative(&self, double: u32) -> Option<f64> {
         let of = |span: Span, below: Span| {
             let known = double <= self.target_max(below);
-            known.then(|| self.median(span, double, DOUBLE_SUCCESS)).flatten().map(|estimate| estimate.sat_per_kvb)
+            known.then(|| self.median(span, double, DOUBLE_SUCCESS)).flatten()
         };
         let both = [of(Span::Medium, Span::Short), of(Span::Long, Span::Medium)];
         both.into_iter().flatten().reduce(f64::max)

@@ -34,6 +34,10 @@ pub struct IntakeLoad {
     pub queued_bytes: u64,
     /// Bytes from which on blocks are handed back.
     pub queued_bytes_max: u64,
+    /// Bytes of checked blocks that wait for the writer in memory.
+    pub fresh_bytes: u64,
+    /// Bytes of them that are kept in memory; what comes on top is read and checked again when its turn comes.
+    pub fresh_bytes_max: u64,
 }
 
 /// What became of a block before the writer tried it.
@@ -335,19 +339,28 @@ impl Handle {
         let shared = self.0.clone();
         self.submit_block(bytes, WorkProof::Proven, move |acceptance| match acceptance {
             Acceptance::Stored { hash, .. } => {
-                shared.intake.waiters.add(Waiter { block: Some(hash), answer });
+                shared.intake.waiters.add(Waiter { block: Some(hash), commits: true, answer });
                 shared.intake.signal.ring_urgently();
             }
-            why => drop(answer.send(Verdict::NotStored { why })), // nobody listens any more
+            why => answer(Verdict::NotStored { why }),
         })?;
         Ok(pending)
+    }
+
+    /// Calls `tried` once the writer has tried a block that was stored, or has found that it cannot yet. It is called on
+    /// the writer's thread, and must not wait for anything.
+    pub fn when_tried(&self, hash: BlockHash, tried: impl FnOnce() + Send + 'static) {
+        let answer = Box::new(move |_| tried());
+        self.0.intake.waiters.add(Waiter { block: Some(hash), commits: false, answer });
+        self.0.intake.signal.ring();
     }
 
     /// How full the queue of blocks is.
     pub fn intake_load(&self) -> IntakeLoad {
         let intake = &self.0.intake;
         let queued_bytes = intake.queued_bytes.load(Ordering::SeqCst);
-        IntakeLoad { queued_bytes, queued_bytes_max: intake.queued_bytes_max }
+        let (fresh_bytes, fresh_bytes_max) = intake.fresh.lock().expect("no panic while held").load();
+        IntakeLoad { queued_bytes, queued_bytes_max: intake.queued_bytes_max, fresh_bytes, fresh_bytes_max }
     }
 
     /// The bytes of a block in the files, on whatever branch; none where there is none, or it cannot be read.

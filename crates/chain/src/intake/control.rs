@@ -69,7 +69,7 @@ impl Shared {
     /// Answered at the end of a pass that begins after this.
     pub(crate) fn next_pass(&self) -> Pending {
         let (answer, pending) = Pending::pair();
-        self.intake.waiters.add(Waiter { block: None, answer });
+        self.intake.waiters.add(Waiter { block: None, commits: true, answer });
         self.intake.signal.ring_urgently();
         pending
     }

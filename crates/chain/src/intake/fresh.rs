@@ -34,6 +34,11 @@ impl Fresh {
         }
     }
 
+    /// Bytes here, and how many are kept at most.
+    pub(crate) fn load(&self) -> (u64, u64) {
+        (self.bytes, self.bytes_max)
+    }
+
     /// Takes a block out.
     pub(crate) fn take(&mut self, height: u32, node: NodeId) -> Option<Arc<CheckedBlock>> {
         let block = self.blocks.remove(&(height, node))?;

@@ -181,6 +181,12 @@ impl Shared {
 
     pub(crate) fn announce_header(&self, best: HeaderInfo) {
         self.update(|status| status.headers_height = best.height);
+        if !self.intake.synced.load(std::sync::atomic::Ordering::Relaxed) {
+            let age_s = self.intake.clock.unix_s().saturating_sub(u64::from(best.header.time_s));
+            let left = age_s as f64 / f64::from(self.intake.params.pow_spacing_s);
+            let percent = 100.0 / (f64::from(best.height) + left) * f64::from(best.height);
+            log::info!(target: "validation", "Synchronizing blockheaders, height: {} (~{percent:.2}%)", best.height);
+        }
         self.publish(&Event::NewHeader { height: best.height, hash: best.hash, header: best.header.encode() });
     }
 

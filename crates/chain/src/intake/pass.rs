@@ -8,7 +8,7 @@
 //! began to wait is seen by the pass that answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -59,8 +59,13 @@ impl Signal {
 pub(crate) struct Waiter {
     /// The block whose verdict is wanted; none where the end of the pass is enough.
     pub(crate) block: Option<BlockHash>,
-    pub(crate) answer: Sender<Verdict>,
+    /// The pass is to end with a commit.
+    pub(crate) commits: bool,
+    pub(crate) answer: Answer,
 }
+
+/// Where an answer goes; it must not wait for anything.
+pub(crate) type Answer = Box<dyn FnOnce(Verdict) + Send>;
 
 /// Those who wait; none once the writer has ended.
 pub(crate) struct Waiters(Mutex<Option<Vec<Waiter>>>);
@@ -75,8 +80,7 @@ impl Waiters {
     pub(crate) fn add(&self, waiter: Waiter) {
         match &mut *self.0.lock().expect("no panic while held") {
             Some(waiters) => waiters.push(waiter),
-            // Nobody listens to an answer that cannot be sent.
-            None => drop(waiter.answer.send(Verdict::Stopped)),
+            None => (waiter.answer)(Verdict::Stopped),
         }
     }
 
@@ -89,7 +93,7 @@ impl Waiters {
     pub(crate) fn close(&self) {
         let waiters = self.0.lock().expect("no panic while held").take();
         for waiter in waiters.unwrap_or_default() {
-            let _ = waiter.answer.send(Verdict::Stopped);
+            (waiter.answer)(Verdict::Stopped);
         }
     }
 }
@@ -99,9 +103,10 @@ pub struct Pending(Receiver<Verdict>);
 
 impl Pending {
     /// The answer, and where to send it.
-    pub(crate) fn pair() -> (Sender<Verdict>, Pending) {
+    pub(crate) fn pair() -> (Answer, Pending) {
         let (sender, receiver) = channel();
-        (sender, Pending(receiver))
+        // Where nobody listens any more, nobody misses it.
+        (Box::new(move |verdict| drop(sender.send(verdict))), Pending(receiver))
     }
 
     /// Waits for it.

@@ -464,7 +464,12 @@ impl Mempool {
             let judged = Interpreter::new(tx, coins).judge(input, Flags::STANDARD);
             let error = judged.expect_err("what the interpreter refused it refuses again");
             let stripped = !tx.has_witness() && spends_witness_program(&tx, coins);
-            return Err(Reject::Script { input, error, stripped });
+            let spent = tx.inputs().nth(input).expect("it is one of the transaction's").outpoint();
+            let place = format!(
+                "input {input} of {} (wtxid {}), spending {}:{}",
+                entry.txid, entry.wtxid, spent.txid, spent.vout
+            );
+            return Err(Reject::Script { place, error, stripped });
         }
         self.scripts.remember(entry.wtxid, Flags::STANDARD);
         Ok(())

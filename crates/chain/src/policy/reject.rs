@@ -103,7 +103,8 @@ pub enum Reject {
     },
     /// An input's script does not allow it, by the rules of mempools.
     Script {
-        input: usize,
+        /// Which input it is and what it spends, in Core's words.
+        place: String,
         error: ScriptError,
         stripped: bool,
     },
@@ -187,7 +188,7 @@ impl Reject {
             Reject::MissingEphemeralSpends { txid, wtxid } => {
                 format!("tx {txid} (wtxid={wtxid}) did not spend parent's ephemeral dust")
             }
-            Reject::Script { input, .. } => format!("input {input}"),
+            Reject::Script { place, .. } => place.clone(),
             _ => String::new(),
         }
     }

@@ -17,6 +17,8 @@ use crate::mempool::{Accept, KEY_BYTES, SavedError, SavedReader, SavedTx, Shared
 
 /// Transactions taken in at once: their signatures go to the engine together, and blocks wait no longer than for them.
 const BATCH_TXS: usize = 200;
+/// Keys of files one after the other differ by multiples of it: an odd number without pattern (2^64 / golden ratio).
+const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bytes of a batch, so that a file of large transactions does not fill memory.
 const BATCH_BYTES: usize = 4_000_000;
 
@@ -151,16 +153,16 @@ pub struct MempoolFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     mempool: SharedMempool,
-    /// 8 bytes nobody outside knows, mixed with a count for each file.
-    key: u64,
+    /// 8 bytes nobody outside knows, mixed with a count for each file; none writes version 1.
+    key: Option<u64>,
     /// Written one at a time; how often.
     written: Mutex<u64>,
     loaded: AtomicBool,
 }
 
 impl MempoolFile {
-    /// The file at `path`; `key` is random.
-    pub fn new(disk: Arc<dyn Disk>, path: PathBuf, mempool: SharedMempool, key: u64) -> MempoolFile {
+    /// The file at `path`; `key` is random, or none for version 1.
+    pub fn new(disk: Arc<dyn Disk>, path: PathBuf, mempool: SharedMempool, key: Option<u64>) -> MempoolFile {
         MempoolFile { disk, path, mempool, key, written: Mutex::new(0), loaded: AtomicBool::new(false) }
     }
 
@@ -189,8 +191,9 @@ impl MempoolFile {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         *written += 1;
         let dump = self.mempool.read().dump();
-        let key: [u8; KEY_BYTES] = (self.key ^ written.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes();
-        replace(&*self.disk, &self.path, |put| dump.write(Some(key), put).map(drop))?;
+        let of_file = |key: u64| -> [u8; KEY_BYTES] { (key ^ written.wrapping_mul(KEY_STEP)).to_le_bytes() };
+        let key = self.key.map(of_file);
+        replace(&*self.disk, &self.path, |put| dump.write(key, put).map(drop))?;
         Ok(dump.tx_count())
     }
 }

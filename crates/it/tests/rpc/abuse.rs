@@ -131,3 +131,69 @@ fn methods_are_limited_by_user() {
     assert_eq!(status("v:p", COUNT), "403");
     assert!(!world.host.stopped.load(std::sync::atomic::Ordering::SeqCst));
 }
+
+#[test]
+fn odd_requests_get_their_refusal_and_nothing_of_another_site() {
+    let world = World::new("odd");
+    let server = world.serve(|config| config.timeout = Duration::from_millis(400));
+    let address = server.local_address();
+    let auth = base64::encode(b"u:p");
+    let status = |reply: &str| reply.split(' ').nth(1).unwrap_or_default().to_owned();
+    let ask = |head: &str, body: &str| {
+        let length = body.len();
+        exchange(address, format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes())
+    };
+    // Another site's page in a browser of this machine has no password, and is told nothing it may read.
+    for head in [
+        "OPTIONS / HTTP/1.1\r\nHost: x\r\nOrigin: null\r\nAccess-Control-Request-Method: POST",
+        "DELETE / HTTP/1.1\r\nHost: x",
+        "GET / HTTP/1.1\r\nHost: rebound.example",
+        "HEAD / HTTP/1.1\r\nHost: x",
+    ] {
+        let reply = ask(head, "");
+        assert_eq!(status(&reply), "405", "{head}: {reply}");
+        assert!(!reply.to_lowercase().contains("access-control"), "{reply}");
+    }
+    assert_eq!(status(&ask("POST / HTTP/1.1\r\nHost: rebound.example\r\nOrigin: http://evil", COUNT)), "401");
+    for credentials in ["Basic", "Basic !!!", "Bearer x", "Basic dQ==", "Basic Og=="] {
+        let reply = ask(&format!("POST / HTTP/1.1\r\nHost: x\r\nAuthorization: {credentials}"), COUNT);
+        assert_eq!(status(&reply), "401", "{credentials}");
+    }
+    // Paths of files that are none, and of blocks that are none.
+    for path in [
+        "/rest/..%2f..%2fetc/passwd",
+        "/rest/block/%00.json",
+        "//rest//chaininfo.json",
+        "/rest/headers/2000/zz.json",
+        "/rest/block/0000.json/../../..",
+        "/wallet/../../x",
+    ] {
+        let reply = ask(&format!("GET {path} HTTP/1.1\r\nHost: x"), "");
+        assert!(["400", "404", "405"].contains(&status(&reply).as_str()), "{path}: {reply}");
+    }
+    // A packed body is not unpacked.
+    let packed = "POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nAuthorization: Basic ".to_owned() + &auth;
+    assert_eq!(status(&ask(&packed, "\u{1f}\u{8b}\u{8}\u{0}\u{0}")), "500");
+    // What is asked for in one breath is answered in order; what is announced is waited for only so long.
+    let one = |id: u8| {
+        let body = format!("{{\"id\":{id},\"method\":\"getblockcount\"}}");
+        format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {auth}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let replies = exchange(address, (one(1) + &one(2) + &one(3)).as_bytes());
+    let places: Vec<Option<usize>> = (1..=3).map(|id| replies.find(&format!("\"id\":{id}}}"))).collect();
+    assert!(places[0].is_some() && places.is_sorted(), "{replies}");
+    let waits = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nAuthorization: Basic {auth}\r\nContent-Length: 30\r\n\r\n"
+    );
+    assert!(exchange(address, waits.as_bytes()).contains(" 408 "));
+    // An id comes back as what it was, in an answer no browser takes for a page.
+    let script = ask(
+        &format!("POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {auth}"),
+        r#"{"id":"<script>alert(1)</script>","method":"getblockcount"}"#,
+    );
+    assert!(script.to_lowercase().contains("content-type: application/json"), "{script}");
+    assert_eq!(status(&post(address, "/", "u:p", COUNT)), "200");
+}

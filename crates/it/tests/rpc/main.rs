@@ -10,4 +10,5 @@ mod http;
 mod mining;
 mod speed;
 mod types;
+mod unconfirmed;
 mod zmq;

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use chain::mempool::{Mempool, SharedMempool};
+use chain::mempool::SharedMempool;
 use chain::policy::Policy;
+use chain::upkeep::{MempoolFile, Upkeep};
 use chain::{Chain, Handle, Options};
 use primitives::hash::BlockHash;
 use primitives::{Block, Network as Net, Params};
 use serve::door::Door;
-use serve::pool::Pool as RpcPool;
+use serve::pool::{MiningLimits, Pool as RpcPool};
 use serve::rpc::answer::{Allowed, Answer, AnswerLimits, answer};
 use serve::rpc::auth::Users;
 use serve::rpc::env::Env;
@@ -256,8 +257,9 @@ pub struct World {
     pub handle: Handle,
     /// From the genesis block on.
     pub blocks: Vec<Block>,
-    writer: Option<JoinHandle<()>>,
-    _folder: Folder,
+    pub mempool: SharedMempool,
+    threads: Vec<JoinHandle<()>>,
+    folder: Folder,
 }
 
 impl World {
@@ -303,12 +305,36 @@ impl World {
         let writer = std::thread::Builder::new().name("writer".into()).spawn(move || chain.run().unwrap()).unwrap();
         let env = Arc::new(Env::new(params, host.clone()));
         let policy = Policy::default();
-        let mempool = SharedMempool::new(Mempool::new(policy, handle.view(), engine, [1; 16]));
-        let _ = env.mempool.set(Arc::new(RpcPool::new(mempool, host.clone())));
+        let mut upkeep = Upkeep::open(&handle, policy, engine, host.clone(), [1; 16]);
+        let disk = Arc::new(SystemDisk::default());
+        let path = folder.0.join("mempool.dat");
+        let file = MempoolFile::new(disk, path, upkeep.mempool().clone(), None);
+        file.set_loaded();
+        let pool = RpcPool {
+            mempool: upkeep.mempool().clone(),
+            estimates: upkeep.estimates().clone(),
+            followed: upkeep.followed().clone(),
+            file: Arc::new(file),
+            mining: MiningLimits::default(),
+            host: host.clone(),
+        };
+        let (mempool, stopping) = (pool.mempool.clone(), handle.clone());
+        let _ = env.mempool.set(Arc::new(pool));
+        let follow = move || {
+            while !stopping.stopping() {
+                upkeep.step(std::time::Duration::from_millis(20));
+            }
+        };
+        let follower = std::thread::Builder::new().name("mempool".into()).spawn(follow).unwrap();
         let _ = env.network.set(Arc::new(TestPeers::default()));
         let _ = env.blocks.set(Arc::new(Door::new(handle.clone(), host.clone())));
         let _ = env.chain.set(handle.clone());
-        World { env, host, handle, blocks, writer: Some(writer), _folder: folder }
+        World { env, host, handle, blocks, mempool, threads: vec![writer, follower], folder }
+    }
+
+    /// The folder of everything this world keeps.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder.0
     }
 
     /// The answer to a body.
@@ -342,8 +368,8 @@ impl Drop for World {
     fn drop(&mut self) {
         self.host.stop();
         self.handle.stop();
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
         }
     }
 }

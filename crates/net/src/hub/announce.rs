@@ -27,6 +27,7 @@ impl<C: Chain> Hub<C> {
             self.announced = tip.hash;
             return;
         }
+        self.txs.download.tip_changed();
         let fork = self.chain.common_height(&self.announced).min(tip.height);
         self.announced = tip.hash;
         let new: Vec<Place> = match tip.height - fork {

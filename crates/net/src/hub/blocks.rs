@@ -23,15 +23,23 @@ use crate::wire::{
 
 /// Compact blocks are put together this near the tip only: Core's figure too.
 const COMPACT_AHEAD_MAX: u32 = 2;
+/// Blocks above the tip that are taken without having been asked for; Core's `MIN_BLOCKS_TO_KEEP`.
+const UNASKED_AHEAD_MAX: u32 = 288;
+/// Blocks of a branch that are asked for before it has most work; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER`.
+const BRANCH_BLOCKS_MAX: usize = 16;
+/// Age of a tip beside which branches are looked at; Core's 20 blocks of ten minutes.
+const BRANCH_TIP_AGE_S_MAX: u64 = 20 * 600;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
 
 impl<C: Chain> Hub<C> {
     /// What follows from any event: the window moves, blocks are asked for, new blocks are told of.
     pub(super) fn settle(&mut self) {
+        self.release();
         self.follow_headers();
         self.follow_tip();
         self.extend_window();
+        self.window.set_room(self.chain.room());
         for action in self.window.plan(self.now_ms()) {
             match action {
                 Action::Request { peer, blocks } => self.request(PeerId(peer), &blocks),
@@ -82,9 +90,20 @@ impl<C: Chain> Hub<C> {
         self.window.extend(blocks);
     }
 
+    /// Asks for blocks: whole, but a single one that follows our tip in its compact form, most of which is here already.
     pub(super) fn request(&mut self, id: PeerId, blocks: &[BlockHash]) {
+        let follows = |hash: &BlockHash| {
+            self.chain.find(hash).is_some_and(|place| place.header.previous == self.chain.tip().hash)
+        };
+        let can = self.local.relays_txs && self.features(id).is_some_and(|features| features.compact_blocks);
+        let is_compact = can && matches!(blocks, [hash] if follows(hash)) && !self.chain.is_initial_download();
+        let kind = if is_compact { InventoryKind::CompactBlock } else { InventoryKind::WitnessBlock };
+        self.request_as(id, blocks, kind);
+    }
+
+    fn request_as(&mut self, id: PeerId, blocks: &[BlockHash], kind: InventoryKind) {
         for part in blocks.chunks(GETDATA_SENT_MAX) {
-            let entry = |hash: &BlockHash| Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 };
+            let entry = |hash: &BlockHash| Inventory { kind, hash: hash.0 };
             self.send(id, &Message::GetData(part.iter().map(entry).collect()));
         }
     }
@@ -105,7 +124,7 @@ impl<C: Chain> Hub<C> {
     fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
         match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
             Arrival::Again => {}
-            Arrival::Unasked if self.fetching.remove(&hash).is_none() => {}
+            Arrival::Unasked if self.fetching.remove(&hash).is_none() && !self.is_welcome(&hash) => {}
             Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
                 let compact = parsed.is_some();
@@ -113,6 +132,7 @@ impl<C: Chain> Hub<C> {
                 if !self.chain.take_block(id, hash, bytes) {
                     return self.window.lost(&hash);
                 }
+                self.open(id, hash);
                 self.judging.insert(hash, (id, compact));
                 self.judging_order.push_back(hash);
                 if self.judging_order.len() > JUDGED_BLOCKS_MAX
@@ -122,6 +142,41 @@ impl<C: Chain> Hub<C> {
                 }
             }
         }
+    }
+
+    /// Asks for the blocks of a branch beside the best headers that has as much work as the tip: both may turn out to be the
+    /// best, and who was first need not be right (Core: `HeadersDirectFetchBlocks`).
+    pub(super) fn fetch_branch(&mut self, id: PeerId, last: &BlockHash) {
+        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(last)) else { return };
+        let is_beside = self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
+        let is_recent = u64::from(tip.header.time_s) + BRANCH_TIP_AGE_S_MAX > self.now.unix_s;
+        if !is_beside || !is_recent || place.is_invalid || place.work < tip.work {
+            return;
+        }
+        let (mut missing, mut at) = (Vec::new(), place);
+        while self.chain.on_best(at.height).is_none_or(|best| best.hash != at.hash) {
+            if missing.len() == BRANCH_BLOCKS_MAX {
+                return; // a reorganisation of this depth has to show more work first
+            }
+            if !at.has_block && !self.fetching.contains_key(&at.hash) {
+                missing.push(at.hash);
+            }
+            let Some(parent) = self.chain.find(&at.header.previous) else { return };
+            at = parent;
+        }
+        missing.reverse();
+        missing.iter().for_each(|hash| self.note_fetching(*hash, id));
+        self.request(id, &missing);
+    }
+
+    /// True for a block that nobody asked for and that is worth a look: it may be the next tip (Core: `AcceptBlock`).
+    fn is_welcome(&self, hash: &BlockHash) -> bool {
+        let tip = self.chain.tip();
+        self.chain.find(hash).is_some_and(|place| {
+            let is_near = place.height <= tip.height.saturating_add(UNASKED_AHEAD_MAX);
+            let has_work = place.work >= tip.work && place.work >= Work::from_be_bytes(&self.params.minimum_chainwork);
+            !place.has_block && !place.is_invalid && is_near && has_work
+        })
     }
 
     /// A block that may be the next tip stays in memory: it is told of as soon as it was looked at, and asked for then.
@@ -142,7 +197,15 @@ impl<C: Chain> Hub<C> {
     /// The chain has looked at a block, as far as it could.
     pub fn judged(&mut self, hash: &BlockHash, judgement: Judgement, now: crate::moment::Moment) {
         self.now = now;
-        let sender = self.judging.remove(hash);
+        if judgement == Judgement::Tried {
+            self.tried(hash);
+            return self.settle();
+        }
+        // A block that is good so far may turn out to be bad when it is connected: its sender is remembered.
+        let sender = match judgement {
+            Judgement::Good => self.judging.get(hash).copied(),
+            _ => self.judging.remove(hash),
+        };
         match (judgement, sender) {
             (Judgement::Good, Some((id, _))) => {
                 if let Some(talk) = self.talks.get_mut(&id) {
@@ -154,13 +217,15 @@ impl<C: Chain> Hub<C> {
                     self.announce_early(hash);
                 }
             }
-            (Judgement::Good, None) => {}
-            (Judgement::Invalid(word), Some((id, _))) => self.misbehaved(id, word),
-            (Judgement::Invalid(_), None) => {}
+            (Judgement::Good, None) | (Judgement::Tried, _) => {}
+            (Judgement::Invalid(word), Some((id, false))) => self.misbehaved(id, word),
+            // Compact blocks may be told of before they are judged (BIP 152): who does so is not at fault.
+            (Judgement::Invalid(_), _) => {}
             (Judgement::Mutated(word), sender) => {
                 self.window.lost(hash);
                 // Two transactions may share an identifier: a block put together here says nothing about its sender.
                 if let Some((id, false)) = sender {
+                    self.window.spoiled(id.0, hash); // who may misbehave stays, and would send the same again
                     self.misbehaved(id, word);
                 }
             }
@@ -183,6 +248,7 @@ impl<C: Chain> Hub<C> {
             return self.misbehaved(id, "header with invalid proof of work");
         }
         if parent.work + work_of(header.bits) < self.chain.enough_work() {
+            log::debug!(target: "net", "Ignoring low-work compact block from peer {}", id.0);
             return;
         }
         self.take_headers(id, vec![header]);
@@ -216,8 +282,11 @@ impl<C: Chain> Hub<C> {
                 }
             }
             Err(error) if error.is_misbehaviour() => self.misbehaved(id, "invalid compact block"),
-            // The whole block is asked for by the window.
-            Err(_) => {}
+            // Identifiers collide: the whole block is asked for.
+            Err(_) => {
+                self.window.expect(id.0, &hash, self.now_ms());
+                self.request_as(id, &[hash], InventoryKind::WitnessBlock);
+            }
         }
     }
 
@@ -237,7 +306,7 @@ impl<C: Chain> Hub<C> {
                 self.misbehaved(id, "invalid compact block/non-matching block transactions")
             }
             // An identifier stood for two transactions: the block is asked for whole.
-            Err(_) => self.request(id, &[hash]),
+            Err(_) => self.request_as(id, &[hash], InventoryKind::WitnessBlock),
         }
     }
 

@@ -14,6 +14,7 @@ use primitives::{BlockHash, Header};
 pub use ::chain::FilterHead;
 
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// A header of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,9 @@ pub enum HeadersRefusal {
     UnknownParent,
     /// One breaks a rule, in Core's words.
     Invalid(&'static str),
-    /// One was refused before, or builds on one that was.
+    /// One builds on one that was refused.
+    InvalidParent,
+    /// One was refused before.
     KnownInvalid,
 }
 
@@ -50,6 +53,7 @@ impl fmt::Display for HeadersRefusal {
         f.write_str(match self {
             HeadersRefusal::UnknownParent => "prev-blk-not-found",
             HeadersRefusal::Invalid(word) => word,
+            HeadersRefusal::InvalidParent => "bad-prevblk",
             HeadersRefusal::KnownInvalid => "duplicate-invalid",
         })
     }
@@ -64,6 +68,8 @@ pub enum Judgement {
     Invalid(&'static str),
     /// The bytes are not those its header commits to: another copy may be good, and the header is not to blame.
     Mutated(&'static str),
+    /// Whether it can be connected has been tried, if it could be: nothing that waits for it need wait any longer.
+    Tried,
 }
 
 /// A chain of headers and blocks.
@@ -111,6 +117,10 @@ pub trait Chain {
     fn enough_work(&self) -> Work;
     /// True until the tip is recent and has the network's least work.
     fn is_initial_download(&self) -> bool;
+    /// How many blocks it could take now, in bytes.
+    fn room(&self) -> Room {
+        Room::default()
+    }
     /// Takes headers that follow each other, whose chain has been seen to have enough work.
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.

@@ -107,7 +107,11 @@ impl<C: Chain> Hub<C> {
             match full {
                 true => self.begin_low_work(id, headers, parent),
                 // A short chain without work is not worth a thing, and may be an honest peer's that is behind.
-                false => self.note_answered(id),
+                false => {
+                    let height = parent.height as usize + headers.len();
+                    log::debug!(target: "net", "Ignoring low-work chain (height={height}) from peer={}", id.0);
+                    self.note_answered(id)
+                }
             }
             return;
         }
@@ -115,6 +119,9 @@ impl<C: Chain> Hub<C> {
             return;
         }
         self.note_known(id, &last);
+        if !full {
+            self.fetch_branch(id, &last);
+        }
         match full {
             true => {
                 let locator = self.chain.locator(&last);
@@ -131,8 +138,18 @@ impl<C: Chain> Hub<C> {
     fn keep(&mut self, id: PeerId, headers: &[Header]) -> bool {
         match self.chain.take_headers(headers) {
             Ok(()) => return true,
-            Err(HeadersRefusal::Invalid(_)) => self.misbehaved(id, "invalid header received"),
-            Err(HeadersRefusal::KnownInvalid) => self.end(id, End::ClosedByUs("it follows a chain that is invalid")),
+            // Its clock may be right and ours wrong.
+            Err(HeadersRefusal::Invalid(word)) if word == consensus::HeaderError::TIME_TOO_NEW => {
+                self.note_answered(id);
+            }
+            Err(HeadersRefusal::Invalid(_) | HeadersRefusal::InvalidParent) => {
+                self.misbehaved(id, "invalid header received");
+            }
+            // Others may follow a chain that they think valid; those we chose should not.
+            Err(HeadersRefusal::KnownInvalid) => match self.talks.get(&id) {
+                Some(talk) if talk.peer.setup().kind.is_outbound() => self.misbehaved(id, "invalid header received"),
+                _ => self.note_answered(id),
+            },
             Err(HeadersRefusal::UnknownParent) => self.note_answered(id),
         }
         false
@@ -213,8 +230,13 @@ impl<C: Chain> Hub<C> {
         let Some(talk) = self.talks.get(&id) else { return };
         let is_late = talk.asking.since().is_some_and(|since| self.now.since(&since) > ANSWER_TIME_MAX);
         let is_chosen = talk.peer.setup().kind.expects_services();
-        if is_late && !self.has_permission(id, Permissions::NO_BAN) {
-            return self.end(id, End::ClosedByUs("headers were asked for and did not come"));
+        if is_late {
+            // Who connected to us owes us none; from who we chose we want some.
+            let is_outbound = talk.peer.setup().kind.is_outbound();
+            match is_outbound && !self.has_permission(id, Permissions::NO_BAN) {
+                true => return self.end(id, End::ClosedByUs("headers were asked for and did not come")),
+                false => self.note_answered(id),
+            }
         }
         if !is_chosen || !self.talks[&id].peer.is_ready() {
             return;

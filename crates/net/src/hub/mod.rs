@@ -13,12 +13,16 @@ mod blocks;
 mod chain;
 mod filters;
 mod headers;
-mod newest;
 mod node;
+mod order;
+#[cfg(test)]
+mod relay_tests;
 mod report;
 mod serve;
 #[cfg(test)]
 mod simulation_tests;
+#[cfg(test)]
+mod stranger_tests;
 mod talk;
 mod trickle;
 mod txs;
@@ -34,11 +38,9 @@ pub use self::chain::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::entropy::{self, Entropy};
 use crate::moment::Moment;
 use crate::peer::{End, Event, Features, Local, Peer, PeerId, Permissions, Setup};
-use crate::relay::Pool;
+use crate::relay::{Newest, Pool};
 use crate::sync::{Limits, Waiting, Window};
 use crate::wire::{Message, PeerAddress, Services};
-use newest::Newest;
-pub use newest::tx_ids;
 pub use node::{NodeChain, judgement_of};
 use talk::Talk;
 use txs::Txs;
@@ -299,7 +301,7 @@ impl<C: Chain> Hub<C> {
         for event in events {
             match event {
                 Event::Ready => self.begin(id),
-                Event::Message(message) => self.take_message(id, message),
+                Event::Message(message) => self.take_in_order(id, message),
                 Event::Addresses(addresses) => self.addresses.push((id, addresses)),
                 Event::End(end) => self.forget(id, end),
             }
@@ -308,6 +310,7 @@ impl<C: Chain> Hub<C> {
 
     fn forget(&mut self, id: PeerId, end: End) {
         let Some(talk) = self.talks.remove(&id) else { return };
+        end.log(id);
         let is_trusted = talk.peer.is_trusted();
         self.window.leave(id.0);
         self.end_txs(id);
@@ -336,6 +339,7 @@ impl<C: Chain> Hub<C> {
             Message::GetBlocks(request) => self.serve_hashes(id, &request),
             Message::GetData(inventory) => self.take_wants(id, inventory),
             Message::GetBlockTxs(request) => self.serve_block_txs(id, &request),
+            Message::Ping(Some(nonce)) => self.send(id, &Message::Pong(Some(nonce))),
             Message::MemPool => self.take_mempool_question(id),
             Message::GetFilters(asked) => self.serve_filters(id, &asked),
             Message::GetFilterHeaders(asked) => self.serve_filter_hashes(id, &asked),

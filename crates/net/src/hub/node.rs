@@ -12,6 +12,7 @@ use primitives::{BlockHash, Header};
 
 use super::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::peer::PeerId;
+use crate::sync::Room;
 
 /// Time a block next to the validated chain has to be younger than the tip to be served, in seconds; Core's
 /// `STALE_RELAY_AGE_LIMIT`.
@@ -136,7 +137,8 @@ impl Chain for NodeChain {
     fn may_serve(&self, hash: &BlockHash) -> bool {
         let (Some(info), tip) = (self.handle.header(hash), self.handle.active_tip()) else { return false };
         // A branch that was left says which blocks we saw: only young ones, which everybody saw, are served.
-        info.is_active || (!info.is_invalid && tip.header.time_s < info.header.time_s.saturating_add(STALE_SERVED_S))
+        let is_young = tip.header.time_s < info.header.time_s.saturating_add(STALE_SERVED_S);
+        info.is_active || (info.has_block && !info.is_invalid && is_young)
     }
 
     fn block(&self, hash: &BlockHash) -> Option<Vec<u8>> {
@@ -151,23 +153,37 @@ impl Chain for NodeChain {
         self.handle.is_initial_download()
     }
 
+    fn room(&self) -> Room {
+        let load = self.handle.intake_load();
+        Room {
+            queue_bytes: load.queued_bytes_max.saturating_sub(load.queued_bytes),
+            memory_bytes: load.fresh_bytes_max.saturating_sub(load.fresh_bytes + load.queued_bytes),
+        }
+    }
+
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {
         match self.handle.submit_headers(headers, WorkProof::Proven).stop {
             None => Ok(()),
             Some(HeadersStop::UnknownParent { .. }) => Err(HeadersRefusal::UnknownParent),
-            Some(HeadersStop::KnownInvalid { .. } | HeadersStop::InvalidParent { .. }) => {
-                Err(HeadersRefusal::KnownInvalid)
-            }
+            Some(HeadersStop::KnownInvalid { .. }) => Err(HeadersRefusal::KnownInvalid),
+            Some(HeadersStop::InvalidParent { .. }) => Err(HeadersRefusal::InvalidParent),
             Some(stop) => Err(HeadersRefusal::Invalid(stop.reject_word())),
         }
     }
 
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
-        let judgements = self.judgements.clone();
+        let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
         let done = move |acceptance: Acceptance| {
             // Bytes that are no block were not what the header promised.
             let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
             let _ = judgements.send(judgement);
+            let tried = move || {
+                let _ = judgements.send((hash, Judgement::Tried));
+            };
+            match acceptance {
+                Acceptance::Stored { hash, .. } => handle.when_tried(hash, tried),
+                _ => tried(),
+            }
         };
         match self.handle.submit_block(bytes, WorkProof::Proven, done) {
             Ok(()) => true,

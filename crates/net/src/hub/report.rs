@@ -33,6 +33,10 @@ pub struct TalkReport {
     pub synced_blocks: Option<u32>,
     /// Heights of blocks on order from it.
     pub in_flight: Vec<u32>,
+    /// The mempool's sequence when it was last told of transactions; 0 where it is not.
+    pub told_sequence: u64,
+    /// Transactions it is to be told of.
+    pub to_tell: usize,
 }
 
 /// Why a block is not asked for.
@@ -78,6 +82,8 @@ impl<C: Chain> Hub<C> {
             presynced_headers,
             synced_headers: known.map(|known| known.height),
             synced_blocks: common.map(|common| common.min(self.chain.connected().height)),
+            told_sequence: if talk.peer.relays_txs() { talk.txs.told_sequence } else { 0 },
+            to_tell: talk.txs.to_tell.len(),
             in_flight: self.window.heights_of(id.0).into_iter().chain(fetched).collect(),
         }
     }
@@ -111,13 +117,18 @@ impl<C: Chain> Hub<C> {
         if !talk.peer.is_ready() {
             return Err(FetchRefusal::NotReady);
         }
+        self.note_fetching(hash, id);
+        self.request(id, &[hash]);
+        Ok(())
+    }
+
+    /// A block outside the window is asked of a peer; the oldest such request may be forgotten for it.
+    pub(super) fn note_fetching(&mut self, hash: BlockHash, id: PeerId) {
         if self.fetching.len() >= FETCHING_MAX
             && let Some(other) = self.fetching.keys().next().copied()
         {
             self.fetching.remove(&other);
         }
         self.fetching.insert(hash, id);
-        self.request(id, &[hash]);
-        Ok(())
     }
 }

@@ -78,13 +78,10 @@ impl<C: Chain> Hub<C> {
 
     fn serve_block(&mut self, id: PeerId, wanted: Inventory) {
         let hash = BlockHash(wanted.hash);
-        let Some(place) = self.chain.find(&hash).filter(|place| place.has_block && self.chain.may_serve(&place.hash))
-        else {
-            return;
-        };
+        let Some(place) = self.servable(&hash) else { return };
         let is_history = u64::from(place.header.time_s) + HISTORY_AGE_S < self.now.unix_s;
         if is_history && self.upload.is_spent_for_history(self.now) && !self.has_permission(id, Permissions::DOWNLOAD) {
-            return self.end(id, End::ClosedByUs("the day's upload is spent"));
+            return self.end(id, End::ClosedByUs("historical block serving limit reached"));
         }
         let newest = self.newest.as_ref().filter(|newest| newest.hash == hash);
         let Some(bytes) = newest.map(|newest| newest.block.bytes().to_vec()).or_else(|| self.chain.block(&hash)) else {
@@ -120,13 +117,20 @@ impl<C: Chain> Hub<C> {
         Block::parse(bytes).ok()
     }
 
+    /// A block that is here, on disk or as the newest in memory, and may be had.
+    fn servable(&self, hash: &BlockHash) -> Option<Place> {
+        let is_newest = self.newest.as_ref().is_some_and(|newest| newest.hash == *hash);
+        let is_here = |place: &Place| (place.has_block || is_newest) && self.chain.may_serve(&place.hash);
+        self.chain.find(hash).filter(is_here)
+    }
+
     /// Transactions of a block near the tip, by their positions.
     pub(super) fn serve_block_txs(&mut self, id: PeerId, request: &BlockTxsRequest) {
         let hash = request.block;
-        let Some(place) = self.chain.find(&hash).filter(|place| place.has_block && self.chain.may_serve(&place.hash))
-        else {
-            return;
-        };
+        if request.indexes.is_empty() {
+            return self.end(id, End::ClosedByUs("getblocktxn received with no transaction indexes"));
+        }
+        let Some(place) = self.servable(&hash) else { return };
         if self.chain.tip().height.saturating_sub(place.height) > BLOCK_TXS_DEPTH_MAX {
             // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.
             return self.take_wants(id, vec![Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 }]);

@@ -9,24 +9,30 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use chain::mempool::{Base, Event, Joined, Mempool, SharedMempool};
+use chain::policy::Policy;
+use chain::{Tip, ViewError};
 use consensus::Work;
 use consensus::header::{check_proof_of_work, work_of};
-use primitives::hash::sha256d;
-use primitives::{BlockHash, Header, Network, Params};
+use primitives::hash::{merkle_root, sha256};
+use primitives::{Block, BlockHash, Header, Network, OutPoint, Params, Transaction, Txid};
+use sigs::EngineName;
 use stdx::random::Random;
+use store::CoinBuf;
 
 use super::{Chain, HeadersRefusal, Hub, Judgement, Place, UploadBudget};
 use crate::moment::Moment;
-use crate::peer::{ConnectionKind, Local, PeerId, Permissions, Setup};
-use crate::relay::NoPool;
+use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
+use crate::relay::{TxJob, judge, tx_ids};
 use crate::sync::Limits;
-use crate::wire::Endpoint;
+use crate::wire::{Command, Endpoint};
 
 /// What a node does that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Vice {
+pub(super) enum Vice {
     None,
     /// Has every block and serves none.
     Stalls,
@@ -39,7 +45,7 @@ enum Vice {
 /// Marks a block that breaks a rule nobody sees in its header.
 const INVALID_MARK: u8 = 0xbd;
 
-fn params() -> Params {
+pub(super) fn params() -> Params {
     Params::of(Network::Regtest)
 }
 
@@ -57,12 +63,23 @@ fn coinbase(height: u32, mark: [u8; 4]) -> Vec<u8> {
     tx
 }
 
-fn mine(parent: &Place, mark: [u8; 4]) -> (Header, Vec<u8>) {
-    let tx = coinbase(parent.height + 1, mark);
+/// Root of a block's transactions; none of bytes that are no block.
+fn root_of(bytes: &[u8]) -> Option<[u8; 32]> {
+    let block = Block::parse(bytes).ok()?;
+    let txids: Vec<[u8; 32]> = block.txs().map(|tx| tx.txid().0).collect();
+    Some(merkle_root(&txids).0)
+}
+
+pub(super) fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Header, Vec<u8>) {
+    let mut body = Vec::new();
+    primitives::encode::put_compact_size(&mut body, txs.len() as u64 + 1);
+    body.extend_from_slice(&coinbase(parent.height + 1, mark));
+    txs.iter().for_each(|tx| body.extend_from_slice(tx.tx().raw()));
+    let root = root_of(&[&[0; 80][..], &body].concat()).unwrap();
     let mut header = Header {
         version: 0x2000_0000,
         previous: parent.hash,
-        merkle_root: sha256d(&tx),
+        merkle_root: root,
         time_s: parent.header.time_s + 1,
         bits: parent.header.bits,
         nonce: 0,
@@ -70,14 +87,11 @@ fn mine(parent: &Place, mark: [u8; 4]) -> (Header, Vec<u8>) {
     while check_proof_of_work(&header.hash(), header.bits, &params()).is_err() {
         header.nonce += 1;
     }
-    let mut block = header.encode().to_vec();
-    block.push(1);
-    block.extend_from_slice(&tx);
-    (header, block)
+    (header, [&header.encode()[..], &body].concat())
 }
 
 /// A chain of a few vectors.
-struct Chains {
+pub(super) struct Chains {
     vice: Vice,
     least: Work,
     places: HashMap<BlockHash, Place>,
@@ -87,12 +101,12 @@ struct Chains {
     best: Vec<BlockHash>,
     tip: BlockHash,
     /// Blocks that wait for their verdict.
-    waiting: VecDeque<(BlockHash, Vec<u8>)>,
+    pub(super) waiting: VecDeque<(BlockHash, Vec<u8>)>,
     clock_s: u64,
 }
 
 impl Chains {
-    fn new(vice: Vice, least: Work) -> Chains {
+    pub(super) fn new(vice: Vice, least: Work) -> Chains {
         let header = params().genesis;
         let hash = header.hash();
         let place = Place {
@@ -117,11 +131,11 @@ impl Chains {
         }
     }
 
-    fn place(&self, hash: &BlockHash) -> Place {
+    pub(super) fn place(&self, hash: &BlockHash) -> Place {
         self.places[hash]
     }
 
-    fn add_header(&mut self, header: &Header) -> Result<(), HeadersRefusal> {
+    pub(super) fn add_header(&mut self, header: &Header) -> Result<(), HeadersRefusal> {
         let hash = header.hash();
         let parent = *self.places.get(&header.previous).ok_or(HeadersRefusal::UnknownParent)?;
         if self.places.contains_key(&hash) {
@@ -164,12 +178,14 @@ impl Chains {
         self.best.extend(path.into_iter().rev());
     }
 
-    fn add_block(&mut self, hash: BlockHash, bytes: Vec<u8>) -> Judgement {
+    pub(super) fn add_block(&mut self, hash: BlockHash, bytes: Vec<u8>) -> Judgement {
         let place = self.place(&hash);
-        if sha256d(&bytes[81..]) != place.header.merkle_root {
+        if root_of(&bytes) != Some(place.header.merkle_root) {
             return Judgement::Mutated("bad-txnmrklroot");
         }
-        if self.vice != Vice::Invalid && bytes[80 + 1 + 4 + 1 + 36 + 1 + 5] == INVALID_MARK {
+        if self.vice != Vice::Invalid
+            && Block::parse(bytes.clone()).unwrap().tx(0).input(0).script_sig()[5] == INVALID_MARK
+        {
             self.invalidate(hash);
             return Judgement::Invalid("bad-blk-mark");
         }
@@ -305,40 +321,147 @@ struct Link {
     open: bool,
 }
 
-struct World {
-    random: Random,
-    now: Moment,
-    nodes: Vec<Hub<Chains>>,
+/// Coins of a chain.
+#[derive(Clone)]
+pub(super) struct Ledger {
+    coins: HashMap<OutPoint, CoinBuf>,
+    tip: Tip,
+}
+
+/// Pay to anchor: standard, and anyone may spend it without a signature.
+pub(super) const ANCHOR: [u8; 4] = [0x51, 0x02, 0x4e, 0x73];
+/// Coins that are there from the start, and what each is worth.
+const COINS: u32 = 400;
+pub(super) const COIN_SAT: i64 = 100_000;
+
+/// One of the coins that are there from the start.
+pub(super) fn coin(number: u32) -> OutPoint {
+    OutPoint { txid: Txid(sha256(&number.to_le_bytes())), vout: 0 }
+}
+
+impl Ledger {
+    fn new(coins: u32) -> Ledger {
+        let value_sat = COIN_SAT as u64;
+        let first = |_| CoinBuf { value_sat, height: 0, coinbase: false, txo_num: 0, script: ANCHOR.to_vec() };
+        let tip = Tip { height: 0, hash: params().genesis_hash };
+        Ledger { coins: (0..coins).map(|number| (coin(number), first(number))).collect(), tip }
+    }
+
+    /// The coins at a block.
+    fn at(chain: &Chains, hash: &BlockHash) -> Ledger {
+        let (mut path, mut at) = (Vec::new(), chain.place(hash));
+        while at.height > 0 {
+            // One transaction is the coinbase, which pays nobody.
+            path.extend(chain.blocks.get(&at.hash).filter(|bytes| bytes[80] > 1).map(|bytes| (at.height, bytes)));
+            at = chain.place(&at.header.previous);
+        }
+        let mut ledger = Ledger::new(COINS);
+        for (height, bytes) in path.into_iter().rev() {
+            let block = Block::parse(bytes.clone()).unwrap();
+            for tx in block.txs() {
+                tx.inputs().for_each(|input| {
+                    ledger.coins.remove(&input.outpoint());
+                });
+                let (txid, outputs) = (tx.txid(), tx.outputs().enumerate());
+                for (vout, output) in outputs.filter(|(_, output)| output.script == ANCHOR) {
+                    let (value_sat, script) = (output.value_sat as u64, output.script.to_vec());
+                    let coin = CoinBuf { value_sat, height, coinbase: false, txo_num: 0, script };
+                    ledger.coins.insert(OutPoint { txid, vout: vout as u32 }, coin);
+                }
+            }
+        }
+        ledger.tip = Tip { height: chain.place(hash).height, hash: *hash };
+        ledger
+    }
+}
+
+impl Base for Ledger {
+    fn tip(&self) -> Tip {
+        self.tip
+    }
+    fn params(&self) -> &Params {
+        static PARAMS: std::sync::OnceLock<Params> = std::sync::OnceLock::new();
+        PARAMS.get_or_init(params)
+    }
+    fn coin(&self, outpoint: &OutPoint) -> Result<Option<CoinBuf>, ViewError> {
+        Ok(self.coins.get(outpoint).cloned())
+    }
+    fn median_time_past_s(&self, _: u32) -> Result<u32, ViewError> {
+        Ok(params().genesis.time_s)
+    }
+}
+
+/// An empty mempool on so many coins.
+pub(super) fn pool(coins: u32) -> SharedMempool {
+    let engine = sigs::engine(EngineName::Scalar).unwrap();
+    SharedMempool::new(Mempool::new(Policy::default(), Arc::new(Ledger::new(coins)), engine, [7; 16]))
+}
+
+/// Spends to anchors of these amounts, and to an empty OP_RETURN so that it is large enough to be standard.
+pub(super) fn pay(inputs: &[OutPoint], outputs_sat: &[i64]) -> Transaction {
+    let mut tx = vec![2, 0, 0, 0, inputs.len() as u8];
+    for input in inputs {
+        tx.extend_from_slice(&input.encode());
+        tx.extend_from_slice(&[0, 0xfd, 0xff, 0xff, 0xff]);
+    }
+    tx.push(outputs_sat.len() as u8 + 1);
+    for value_sat in outputs_sat {
+        tx.extend_from_slice(&value_sat.to_le_bytes());
+        tx.push(4);
+        tx.extend_from_slice(&ANCHOR);
+    }
+    tx.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0x6a, 0, 0, 0, 0]);
+    Transaction::parse(tx).unwrap()
+}
+
+/// The mempool of a node, and what is on its way between it and the hub.
+pub(super) struct Side {
+    pub pool: SharedMempool,
+    events: Receiver<Event>,
+    /// The block it stands on.
+    tip: BlockHash,
+    /// Transactions that are being judged, and when that is done.
+    lot: Option<(Duration, Vec<TxJob>)>,
+}
+
+pub(super) struct World {
+    pub(super) random: Random,
+    pub(super) now: Moment,
+    pub(super) nodes: Vec<Hub<Chains>>,
+    pub(super) pools: Vec<Side>,
     links: Vec<Link>,
     /// Nodes of different sides do not hear each other.
-    sides: Vec<u8>,
+    pub(super) sides: Vec<u8>,
     next_peer: u64,
 }
 
 const STEP: Duration = Duration::from_millis(20);
 
 impl World {
-    fn new(seed: u64, vices: &[Vice], least: Work) -> World {
+    pub(super) fn new(seed: u64, vices: &[Vice], least: Work) -> World {
         let mut random = Random::new(seed);
         let params = Arc::new(params());
         let start = Moment { monotonic: Duration::from_secs(1), unix_s: u64::from(params.genesis.time_s) + 100_000 };
-        let mut nodes = Vec::new();
+        let (mut nodes, mut pools) = (Vec::new(), Vec::new());
         for vice in vices {
             let local = Arc::new(Local::new(params.magic, &mut random));
             let limits = Limits { silence_ms_max: 5_000, ..Limits::default() };
             let budget = UploadBudget::new(None);
+            let pool = pool(COINS);
+            let events = pool.write().subscribe();
+            pools.push(Side { pool: pool.clone(), events, tip: params.genesis_hash, lot: None });
             nodes.push(Hub::new(
                 Chains::new(*vice, least),
                 params.clone(),
                 local,
                 limits,
                 budget,
-                Box::new(NoPool),
+                Box::new(pool),
                 &mut random,
             ));
         }
         let sides = vec![0; nodes.len()];
-        World { random, now: start, nodes, links: Vec::new(), sides, next_peer: 1 }
+        World { random, now: start, nodes, pools, links: Vec::new(), sides, next_peer: 1 }
     }
 
     fn connect(&mut self, from: usize, to: usize) {
@@ -362,7 +485,7 @@ impl World {
     }
 
     /// Every node gets eight outbound links to others.
-    fn connect_all(&mut self, links: usize) {
+    pub(super) fn connect_all(&mut self, links: usize) {
         for node in 0..self.nodes.len() {
             for _ in 0..links {
                 let other = self.random.below(self.nodes.len() as u64) as usize;
@@ -373,18 +496,22 @@ impl World {
         }
     }
 
-    fn mine_at(&mut self, node: usize, count: u32) {
+    pub(super) fn mine_at(&mut self, node: usize, count: u32) {
         for _ in 0..count {
             let chain = self.nodes[node].chain_mut();
             let mut mark: [u8; 4] = self.random.bytes();
             mark[0] = if chain.vice == Vice::Invalid { INVALID_MARK } else { mark[0] & 0x7f };
-            let (header, block) = mine(&chain.tip(), mark);
+            let entries: Vec<Transaction> = match chain.tip().hash == self.pools[node].tip {
+                true => self.pools[node].pool.read().entries().map(|entry| entry.transaction.clone()).collect(),
+                false => Vec::new(),
+            };
+            let (header, block) = mine(&chain.tip(), mark, &entries);
             chain.add_header(&header).unwrap();
             assert_eq!(chain.add_block(header.hash(), block), Judgement::Good);
         }
     }
 
-    fn run(&mut self, seconds: u64) {
+    pub(super) fn run(&mut self, seconds: u64) {
         let end = self.now.after(Duration::from_secs(seconds));
         while self.now < end {
             self.step();
@@ -404,6 +531,7 @@ impl World {
                 node.judged(&hash, judgement, now);
             }
         }
+        (0..self.nodes.len()).for_each(|node| self.step_pool(node));
         for link in self.links.iter_mut().filter(|link| link.open) {
             let parted = self.sides[link.ends[0].0] != self.sides[link.ends[1].0];
             for direction in 0..2 {
@@ -420,6 +548,24 @@ impl World {
             }
         }
         self.close_gone();
+    }
+
+    /// What the threads of the program do: the mempool follows the chain, the hub hears of both, transactions are judged.
+    fn step_pool(&mut self, index: usize) {
+        let (node, side, now) = (&mut self.nodes[index], &mut self.pools[index], self.now);
+        let tip = node.chain().tip;
+        if side.tip != tip {
+            follow(node, side, now);
+        }
+        side.events.try_iter().for_each(|event| node.pool_changed(&event, now));
+        if side.lot.as_ref().is_some_and(|(due, _)| *due <= now.monotonic) {
+            let (_, jobs) = side.lot.take().unwrap();
+            node.txs_judged(judge(&side.pool, jobs, now.unix_s), now);
+        }
+        if side.lot.is_none() && node.has_tx_jobs() {
+            let wait = Duration::from_millis(self.random.below(100));
+            side.lot = Some((now.monotonic + wait, node.take_tx_jobs()));
+        }
     }
 
     /// A connection one side is done with is over for the other too; whoever chose it chooses another.
@@ -451,12 +597,43 @@ impl World {
     }
 
     #[track_caller]
-    fn assert_agreed(&self, height: u32) {
+    pub(super) fn assert_agreed(&self, height: u32) {
         let tips: Vec<Place> = self.honest().map(|chain| chain.tip()).collect();
         let heights: Vec<u32> = tips.iter().map(|tip| tip.height).collect();
         assert!(tips.iter().all(|tip| tip.hash == tips[0].hash), "heights {heights:?}");
         assert_eq!(tips[0].height, height);
     }
+}
+
+/// The mempool follows its node's chain to the tip.
+fn follow(node: &mut Hub<Chains>, side: &mut Side, now: Moment) {
+    let (mut disconnected, mut connected) = (Vec::new(), Vec::new());
+    let (mut from, mut to) = (node.chain().place(&side.tip), node.chain().tip());
+    let block = |node: &Hub<Chains>, place: &Place| Block::parse(node.chain().blocks[&place.hash].clone()).unwrap();
+    while from.hash != to.hash {
+        if to.height >= from.height {
+            connected.push((to, block(node, &to)));
+            to = node.chain().place(&to.header.previous);
+        } else {
+            disconnected.push(block(node, &from));
+            from = node.chain().place(&from.header.previous);
+        }
+    }
+    side.tip = node.chain().tip;
+    let base = Arc::new(Ledger::at(node.chain(), &side.tip));
+    if !disconnected.is_empty() {
+        let fork = Arc::new(Ledger::at(node.chain(), &to.hash));
+        side.pool.write().blocks_disconnected(&disconnected, fork, now.unix_s);
+        node.block_disconnected(now);
+    }
+    for (place, block) in connected.iter().rev() {
+        let ids = tx_ids(block);
+        let txids: Vec<Txid> = ids.iter().map(|(txid, _)| *txid).collect();
+        let joined = Joined { tip: Tip { height: place.height, hash: place.hash }, block, txids: &txids };
+        side.pool.write().block_connected(&joined, base.clone(), now.unix_s);
+        node.block_connected(block, &ids, now);
+    }
+    node.chain_changed(now);
 }
 
 fn work(count: u32) -> Work {
@@ -526,6 +703,40 @@ fn one_honest_peer_among_stallers_is_enough() {
     world.connect(10, 11);
     world.run(60);
     world.assert_agreed(300);
+}
+
+#[test]
+fn all_are_asked_for_the_headers_of_a_chain_whose_end_is_old() {
+    let mut world = World::new(9, &[Vice::None; 4], Work::ZERO);
+    world.mine_at(3, 400);
+    let (best, blocks) = (world.nodes[3].chain().best.clone(), world.nodes[3].chain().blocks.clone());
+    let headers: Vec<Header> = best[1..].iter().map(|hash| world.nodes[3].chain().place(hash).header).collect();
+    for node in [1, 2] {
+        let chain = world.nodes[node].chain_mut();
+        chain.take_headers(&headers).unwrap();
+        for hash in &best[1..] {
+            assert_eq!(chain.add_block(*hash, blocks[hash].clone()), Judgement::Good);
+        }
+    }
+    (1..4).for_each(|node| world.connect(0, node));
+    world.run(20);
+    assert_eq!(world.nodes[0].chain().tip().height, 400);
+    let ids: Vec<PeerId> = world.nodes[0].peers().map(Peer::id).collect();
+    let known: Vec<Option<u32>> = ids.iter().map(|id| world.nodes[0].report(*id).synced_headers).collect();
+    assert_eq!(known, [Some(400); 3], "all were asked, and may be asked for blocks");
+}
+
+#[test]
+fn those_with_nothing_worth_having_are_asked_once() {
+    let mut world = World::new(11, &[Vice::None; 3], work(2_500));
+    world.mine_at(0, 5);
+    world.mine_at(1, 7);
+    (0..2).for_each(|node| world.connect(2, node));
+    world.run(30);
+    let asked = |peer: &Peer| peer.statistics().sent.by_message.get(&Some(Command::GETHEADERS)).copied().unwrap_or(0);
+    let asked: Vec<u64> = world.nodes[2].peers().map(asked).collect();
+    // One question has a frame of 24 bytes, a locator of one hash, and the hash to stop at.
+    assert_eq!(asked, [24 + 4 + 1 + 32 + 32; 2]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use primitives::{BlockHash, Transaction};
 
+use super::order::Order;
 use super::trickle::TxTalk;
 use crate::moment::Moment;
 use crate::peer::Peer;
@@ -57,6 +58,7 @@ pub(super) struct Talk {
     /// It was offered block filters when it connected.
     pub offers_filters: bool,
     pub pending: Option<Pending>,
+    pub order: Order,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
@@ -78,6 +80,7 @@ impl Talk {
             filters: VecDeque::new(),
             offers_filters: false,
             pending: None,
+            order: Order::default(),
             behind: None,
             served_bytes: 0,
             txs: TxTalk::new(key),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use chain::mempool::{Accepted, PackageResult, Verdict};
+use chain::mempool::{Accepted, PackageResult, Rejected, Verdict};
 use chain::policy::Class;
 use primitives::{Block, Transaction, Txid, Wtxid};
 use stdx::random::Random;
@@ -61,6 +61,12 @@ impl Txs {
         self.download.leave(id);
         self.queue.leave(id);
     }
+}
+
+/// Core's line about a transaction that breaks a rule.
+fn log_refused(tx: &Transaction, from: PeerId, rejected: &Rejected) {
+    let (txid, wtxid, reject) = (tx.tx().txid(), tx.tx().wtxid(), &rejected.reject);
+    log::debug!(target: "mempoolrej", "{txid} (wtxid={wtxid}) from peer={} was not accepted: {reject}", from.0);
 }
 
 impl<C: Chain> Hub<C> {
@@ -167,18 +173,26 @@ impl<C: Chain> Hub<C> {
             }
             Route::Judge => {
                 queue.push(TxJob::One { tx, from: id, is_orphan: false });
+                self.open_txs(id);
             }
             Route::WithChild(child) => {
                 queue.push(TxJob::Package { parent: tx, child, from: id });
+                self.open_txs(id);
             }
         }
+    }
+
+    /// True while something of a peer waits or is being judged.
+    pub(super) fn has_txs_of(&self, id: PeerId) -> bool {
+        self.txs.queue.has_of(id) || self.txs.download.has_orphan_to_judge(id)
     }
 
     /// Time until more bytes of a peer are welcome: see [`crate::peer::Peer::input_wait`]. A peer whose transactions wait is
     /// not read from meanwhile.
     pub fn input_wait(&self, id: PeerId, now: Moment) -> Option<Duration> {
         let wait = self.talks.get(&id)?.peer.input_wait(now)?;
-        Some(if self.txs.queue.is_full(id) { wait.max(FULL_WAIT) } else { wait })
+        let is_full = self.txs.queue.is_full(id) || self.talks.get(&id)?.order.is_full();
+        Some(if is_full { wait.max(FULL_WAIT) } else { wait })
     }
 
     /// True where something waits to be judged.
@@ -211,6 +225,7 @@ impl<C: Chain> Hub<C> {
                 }
                 (TxJob::One { tx, from, is_orphan }, TxVerdict::One(Err(rejected))) => {
                     let class = rejected.reject.class();
+                    log_refused(&tx, from, &rejected);
                     // An orphan that still lacks a parent goes on waiting.
                     if !is_orphan || class != Class::MissingInputs {
                         self.tx_refused(&tx, class, from, !is_orphan);
@@ -225,6 +240,7 @@ impl<C: Chain> Hub<C> {
         senders.sort_unstable();
         senders.dedup();
         senders.into_iter().for_each(|id| self.ask_for_txs(id));
+        self.release();
     }
 
     fn tx_accepted(&mut self, tx: &Transaction, accepted: &Accepted) {
@@ -256,7 +272,10 @@ impl<C: Chain> Hub<C> {
             let verdict = result.txs.iter().find(|(judged, _)| *judged == wtxid).map(|(_, verdict)| verdict);
             match verdict {
                 Some(Verdict::Valid(accepted)) => self.tx_accepted(tx, accepted),
-                Some(Verdict::Invalid(rejected)) => self.tx_refused(tx, rejected.reject.class(), from, false),
+                Some(Verdict::Invalid(rejected)) => {
+                    log_refused(tx, from, rejected);
+                    self.tx_refused(tx, rejected.reject.class(), from, false)
+                }
                 Some(Verdict::DifferentWitness { .. }) => self.tx_refused(tx, Class::Conflict, from, false),
                 Some(Verdict::InMempool { .. }) | None => {}
             }

@@ -81,6 +81,8 @@ pub struct Peer {
     messages: Bucket,
     getaddr_came: bool,
     ended: bool,
+    /// Something that it sent is not dealt with yet: its pings wait for that too.
+    is_busy: bool,
     statistics: Statistics,
 }
 
@@ -106,6 +108,7 @@ impl Peer {
             messages: Bucket::new(MESSAGES_BURST, MESSAGES_PER_S, MESSAGES_BURST, now),
             getaddr_came: false,
             ended: false,
+            is_busy: false,
             statistics: Statistics::new(now),
             setup,
             local,
@@ -118,7 +121,7 @@ impl Peer {
     }
 
     fn own_version(&self, now: Moment) -> Message {
-        Message::Version(self.local.version(self.setup.kind, self.setup.told_remote, self.nonce, now))
+        version_of(&self.local, &self.setup, self.nonce, now)
     }
 
     /// Its number.
@@ -184,6 +187,11 @@ impl Peer {
     /// True for one that is neither discouraged nor parted with for what it says (`noban`).
     pub fn is_trusted(&self) -> bool {
         self.setup.permissions.has(Permissions::NO_BAN)
+    }
+
+    /// Something that the peer sent is not dealt with yet, or all of it is: until then its pings are events.
+    pub fn set_busy(&mut self, is_busy: bool) {
+        self.is_busy = is_busy;
     }
 
     /// Pings as soon as possible.
@@ -314,7 +322,8 @@ impl Peer {
         }
         let idle = |last: Option<Moment>| last.is_none_or(|last| now.since(&last) > ping::TIMEOUT);
         if !self.handshake.is_done() {
-            return Err(End::HandshakeTimeout);
+            let is_encrypting = self.setup.encrypted && self.transport.kind() == TransportKind::Detecting;
+            return Err(if is_encrypting { End::TransportTimeout } else { End::HandshakeTimeout });
         }
         let is_fetch = self.setup.kind == ConnectionKind::AddressFetch;
         if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {
@@ -358,7 +367,8 @@ impl Peer {
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
             Err(error) if self.ends_by(&error) => Err(End::Wire(command, error)),
-            Err(_) => {
+            Err(error) => {
+                log::debug!(target: "net", "ProcessMessages({command}): Exception '{error}' caught");
                 self.statistics.dropped_messages += 1;
                 Ok(())
             }
@@ -378,7 +388,7 @@ impl Peer {
         events: &mut Vec<Event>,
     ) -> Result<(), End> {
         let (local, setup, nonce) = (self.local.clone(), &self.setup, self.nonce);
-        let own_version = || Message::Version(local.version(setup.kind, setup.told_remote, nonce, now));
+        let own_version = || version_of(&local, setup, nonce, now);
         match self.handshake.take(&message, &local, now, own_version)? {
             Answer::Nothing => {}
             Answer::Send(answers) => {
@@ -404,6 +414,8 @@ impl Peer {
         events: &mut Vec<Event>,
     ) -> Result<(), End> {
         match message {
+            // In order: what came before it and is not dealt with yet is dealt with first.
+            Message::Ping(Some(_)) if self.is_busy || !events.is_empty() => events.push(Event::Message(message)),
             Message::Ping(Some(nonce)) => self.put(&Message::Pong(Some(nonce))),
             Message::Ping(None) => {}
             Message::Pong(nonce) => self.pings.answered(nonce, now),
@@ -453,6 +465,13 @@ impl Peer {
         self.statistics.addresses_limited += (came - addresses.len()) as u64;
         addresses
     }
+}
+
+/// What we say first; whoever may relay is asked for transactions though others are not (Core: `RejectIncomingTxs`).
+fn version_of(local: &Local, setup: &Setup, nonce: u64, now: Moment) -> Message {
+    let mut version = local.version(setup.kind, setup.told_remote, nonce, now);
+    version.relay |= setup.kind.relays_txs() && setup.permissions.has(Permissions::RELAY);
+    Message::Version(version)
 }
 
 /// What a message of so many bytes costs of the budget of messages.

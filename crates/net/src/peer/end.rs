@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::kind::PeerId;
 use crate::transport::TransportError;
 use crate::wire::{Command, Services, WireError};
 
@@ -32,6 +33,8 @@ pub enum End {
     LateNegotiation(Command),
     /// A Bloom filter, which we did not offer (BIP 111).
     BloomNotOffered,
+    /// The encrypted transport's handshake took longer than it may.
+    TransportTimeout,
     /// The handshake took longer than it may.
     HandshakeTimeout,
     /// Nothing came for too long.
@@ -57,6 +60,22 @@ pub enum End {
 }
 
 impl End {
+    /// Core's lines about it.
+    pub fn log(&self, id: PeerId) {
+        let id = id.0;
+        match self {
+            End::Misbehaviour(rule) => log::debug!(target: "net", "Misbehaving: peer={id}: {rule}"),
+            End::Wire(_, error) if error.is_misbehaviour() => {
+                log::debug!(target: "net", "Misbehaving: peer={id}: {error}");
+            }
+            End::Transport(error) if error.is_encrypted() => {
+                log::debug!(target: "net", "V2 transport error: {error}, peer={id}");
+            }
+            _ => {}
+        }
+        log::debug!(target: "net", "{self}, disconnecting peer={id}");
+    }
+
     /// True where the address should be discouraged.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
@@ -77,7 +96,8 @@ impl fmt::Display for End {
             End::ServicesMissing { offered } => write!(f, "offers services {:#x} only", offered.0),
             End::LateNegotiation(command) => write!(f, "{command} after verack"),
             End::BloomNotOffered => f.write_str("a bloom filter, which was not offered"),
-            End::HandshakeTimeout => f.write_str("handshake timeout"),
+            End::TransportTimeout => f.write_str("V2 handshake timeout"),
+            End::HandshakeTimeout => f.write_str("version handshake timeout"),
             End::ReceiveTimeout => f.write_str("receive timeout"),
             End::SendTimeout => f.write_str("send timeout"),
             End::PingTimeout => f.write_str("ping timeout"),

@@ -39,7 +39,7 @@ impl Local {
     pub fn new(magic: [u8; 4], entropy: &mut dyn Entropy) -> Local {
         Local {
             magic,
-            services: Services::NETWORK.and(Services::WITNESS).and(Services::P2P_V2),
+            services: Services::NETWORK.and(Services::NETWORK_LIMITED).and(Services::WITNESS).and(Services::P2P_V2),
             required: Services::NETWORK.and(Services::WITNESS),
             user_agent: format!("/Assay:{}/", env!("CARGO_PKG_VERSION")),
             start_height: 0,

@@ -223,6 +223,52 @@ fn each_kind_of_connection_says_what_it_is_for() {
 }
 
 #[test]
+fn who_may_relay_is_asked_for_transactions_though_others_are_not() {
+    let relays = |permissions: Permissions, kind: ConnectionKind, relays_txs: bool| {
+        let mut random = Random::new(77);
+        let mut quiet = Local::new(MAGIC, &mut random);
+        quiet.relays_txs = relays_txs;
+        let ours = Setup { permissions, ..setup(kind, false) };
+        let ours = Peer::new(ours, Arc::new(quiet), start(), &mut random);
+        let theirs = Peer::new(setup(ConnectionKind::Inbound, false), local(78), start(), &mut random);
+        let mut peers = [ours, theirs];
+        talk(&mut peers, start(), &mut random);
+        peers[1].features().wants_txs()
+    };
+    use ConnectionKind::{BlocksOnly, OutboundFull};
+    assert!(relays(Permissions::NONE, OutboundFull, true) && !relays(Permissions::NONE, OutboundFull, false));
+    assert!(relays(Permissions::RELAY, OutboundFull, false) && !relays(Permissions::MEMPOOL, OutboundFull, false));
+    assert!(!relays(Permissions::RELAY, BlocksOnly, true));
+}
+
+#[test]
+fn a_connection_for_addresses_ends_with_them_or_after_five_minutes() {
+    #[track_caller]
+    fn check(count: u8, seconds: u64, want: bool) {
+        let mut random = Random::new(79);
+        let ours = Peer::new(setup(ConnectionKind::AddressFetch, false), local(79), start(), &mut random);
+        let theirs = Peer::new(setup(ConnectionKind::Inbound, false), local(80), start(), &mut random);
+        let mut peers = [ours, theirs];
+        talk(&mut peers, start(), &mut random);
+        let address = |n| PeerAddress {
+            time_s: 1_700_000_000,
+            services: Services::NETWORK,
+            endpoint: Endpoint { host: Host::V4([20, n, 1, 1]), port: 8333 },
+        };
+        peers[1].send(&Message::Addr((0..count).map(address).collect()));
+        let mut events = talk(&mut peers, after(1), &mut random)[0].clone();
+        let heard = |event: &Event| matches!(event, Event::Addresses(list) if list.len() == usize::from(count));
+        assert!(events.iter().any(heard), "what came is heard");
+        peers[0].tick(after(seconds), &mut random, &mut events);
+        assert_eq!(events.contains(&Event::End(End::AddressesFetched)), want, "{count} addresses, {seconds} s");
+    }
+    check(1, 300, false);
+    check(1, 301, true);
+    check(2, 1, true);
+    check(200, 1, true);
+}
+
+#[test]
 fn a_handshake_goes_wrong_in_one_way_a_rule() {
     #[track_caller]
     fn check(kind: ConnectionKind, version: Version, want: Option<End>) {

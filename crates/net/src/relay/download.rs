@@ -131,7 +131,15 @@ impl Download {
     pub fn block_connected(&mut self, block: &Block, ids: &[(Txid, Wtxid)]) {
         let has_orphans = !self.orphans.is_empty();
         if has_orphans {
+            let before = self.orphans.len();
             self.orphans.erase_for_block(block);
+            let erased = before - self.orphans.len();
+            if erased > 0 {
+                log::debug!(
+                    target: "txpackages",
+                    "Erased {erased} orphan transaction(s) included or conflicted by block"
+                );
+            }
         }
         for (tx, (txid, wtxid)) in block.txs().zip(ids) {
             if has_orphans && let Ok(transaction) = Transaction::parse(tx.raw()) {
@@ -328,6 +336,7 @@ impl Download {
         let is_lost =
             parents.iter().any(|txid| self.rejects.contains(&txid.0)) || parents.iter().filter(poor).count() > 1;
         if is_lost {
+            log::debug!(target: "mempool", "not keeping orphan with rejected parents {txid} (wtxid={wtxid})");
             self.rejects.insert(&txid.0);
             self.rejects.insert(&wtxid.0);
             self.requests.forget(&txid.0);

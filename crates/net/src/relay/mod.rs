@@ -10,11 +10,10 @@
 
 mod backlog;
 mod download;
-#[cfg(test)]
-mod download_tests;
 mod extra;
 mod fee_filter;
 mod judge;
+mod newest;
 mod pool;
 mod queue;
 mod requests;
@@ -27,6 +26,7 @@ pub use download::{Announcer, Download, Rejection, Route};
 pub use extra::ExtraTxs;
 pub use fee_filter::{FeeFilter, FeeSteps};
 pub use judge::judge;
+pub use newest::{Newest, tx_ids};
 pub use pool::{NoPool, Offer, Pool};
 pub use queue::{TxJob, TxQueue, TxVerdict};
 pub use requests::{Requests, TxName};

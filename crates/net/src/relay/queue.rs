@@ -92,6 +92,8 @@ pub struct TxQueue {
     wtxids: BTreeMap<Wtxid, usize>,
     txids: BTreeMap<Txid, usize>,
     out: usize,
+    /// Jobs of each peer that wait or are being judged.
+    peers: BTreeMap<PeerId, usize>,
 }
 
 /// One more, or one less, under a key.
@@ -133,7 +135,13 @@ impl TxQueue {
         self.shares.get(&peer).is_some_and(is_half)
     }
 
+    /// True while something of a peer waits or is being judged.
+    pub fn has_of(&self, peer: PeerId) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
     fn note(&mut self, job: &TxJob, is_in: bool) {
+        count(&mut self.peers, job.from(), is_in);
         for tx in job.txs() {
             count(&mut self.wtxids, tx.tx().wtxid(), is_in);
             count(&mut self.txids, tx.tx().txid(), is_in);

@@ -276,6 +276,14 @@ impl<C: Chain + Send + 'static> Shell<C> {
         })
     }
 
+    /// Transactions whose parents are unknown, as bytes, and who told of each.
+    pub fn orphans(&self) -> Vec<(Vec<u8>, Vec<u64>)> {
+        self.shared.with(|state, _| {
+            let orphans = state.hub.orphans().iter();
+            orphans.map(|(transaction, peers)| (transaction.tx().raw().to_vec(), peers)).collect()
+        })
+    }
+
     /// Sends any payload under any name, for tests of others; false where there is no such peer.
     pub fn send_any(&self, id: PeerId, command: Command, payload: &[u8]) -> bool {
         self.shared.with(|state, _| state.hub.send_any(id, command, payload))

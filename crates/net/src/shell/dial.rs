@@ -130,6 +130,10 @@ async fn connect_by_name<C: Chain>(shared: &Shared<C>, text: &str) -> io::Result
         Some((name, Ok(port))) => (name, port),
         _ => (text, shared.params.default_port),
     };
+    // No server of names knows these: the question alone would tell what is sought.
+    if [".onion", ".i2p"].iter().any(|ending| name.ends_with(ending)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a damaged onion or I2P name"));
+    }
     if let Some(proxy) = shared.config.proxy {
         let stream = by_proxy(shared, proxy, name.to_owned(), port).await?;
         let remote = Endpoint { port, ..Endpoint::NONE };

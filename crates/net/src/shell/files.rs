@@ -33,6 +33,9 @@ pub fn read(directory: Option<&Path>, magic: [u8; 4], groups: &Groups, now_s: u6
     let book = Book::grouped(groups.clone(), entropy);
     let mut files = Files { book, anchors: Vec::new(), bans: Bans::default(), remarks: Vec::new() };
     let Some(directory) = directory else { return files };
+    if let Err(error) = fs::create_dir_all(directory) {
+        files.remarks.push(format!("{} cannot be made: {error}", directory.display()));
+    }
     let content = |name: &str| fs::read(directory.join(name)).ok();
     if let Some(bytes) = content(BOOK) {
         match Book::decode(&bytes, magic, groups.clone(), now_s) {

@@ -272,3 +272,42 @@ fn write_key(config: &Config, key: &[u8]) -> io::Result<()> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn a_line_is_read_to_its_end_and_not_beyond_and_not_for_ever() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut near, _) = listener.accept().await.unwrap();
+            far.write_all(b"one\ntwo\nrest").await.unwrap();
+            assert_eq!(read_line(&mut near, Some(REPLY_TIMEOUT)).await.unwrap(), "one");
+            assert_eq!(read_line(&mut near, None).await.unwrap(), "two");
+            let mut rest = [0; 4];
+            near.read_exact(&mut rest).await.unwrap();
+            assert_eq!(&rest, b"rest", "what follows is the peer's");
+            let silence = read_line(&mut near, Some(Duration::from_millis(20))).await.unwrap_err();
+            assert_eq!(silence.kind(), io::ErrorKind::TimedOut);
+            far.write_all(b"\xff\xfe\n").await.unwrap();
+            assert_eq!(read_line(&mut near, None).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            let feed = async {
+                let mut line = vec![b'x'; SAM_LINE_BYTES_MAX];
+                line.extend(b"\nx");
+                far.write_all(&line).await.unwrap();
+                far.write_all(&line[..SAM_LINE_BYTES_MAX]).await.unwrap();
+                drop(far);
+            };
+            let read = async {
+                let longest = read_line(&mut near, None).await.unwrap();
+                (longest.len(), read_line(&mut near, None).await.unwrap_err().kind())
+            };
+            let ((), got) = tokio::join!(feed, read);
+            assert_eq!(got, (SAM_LINE_BYTES_MAX, io::ErrorKind::InvalidData), "both sides of the limit");
+        });
+    }
+}

@@ -389,13 +389,14 @@ impl<C: Chain> State<C> {
 
     /// Carries what the hub decided to the book, the bans and the sockets.
     fn pump(&mut self, now: Moment) {
-        self.take_gone(now);
-        self.take_ready(now);
+        // What somebody told is taken although his connection may be over: one for addresses ends with them.
         for (id, addresses) in self.hub.take_addresses() {
             let Some(door) = self.doors.get(&id) else { continue };
             self.book.add(&addresses, &door.remote.host, ADDRESS_PENALTY_S, now.unix_s, &mut *self.entropy);
             self.gossip.told(id, &addresses, now, &mut *self.entropy);
         }
+        self.take_gone(now);
+        self.take_ready(now);
         for id in self.hub.take_address_questions() {
             let Some(door) = self.doors.get(&id) else { continue };
             self.gossip.join(id, false);

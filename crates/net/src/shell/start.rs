@@ -51,7 +51,7 @@ pub struct Shell<C> {
 }
 
 impl<C: Chain + Send + 'static> Shell<C> {
-    /// Reads the files, begins to listen, and starts the thread.
+    /// Makes the folder of the files, reads them, begins to listen, and starts the thread.
     pub fn start(
         config: Config,
         params: Params,
@@ -60,6 +60,11 @@ impl<C: Chain + Send + 'static> Shell<C> {
         mut entropy: Box<dyn Entropy>,
     ) -> io::Result<Shell<C>> {
         let now_s = clock.unix_s();
+        if let Some(directory) = &config.directory {
+            std::fs::create_dir_all(directory).map_err(|error| {
+                io::Error::new(error.kind(), format!("{} cannot be made: {error}", directory.display()))
+            })?;
+        }
         let mut files = files::read(config.directory.as_deref(), params.magic, &config.groups, now_s, &mut *entropy);
         files.bans.sweep(now_s);
         let dialler = Dialler::new(config.targets, files.anchors, config.reachable, hub.local().required);

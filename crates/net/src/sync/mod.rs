@@ -6,11 +6,13 @@
 //!
 //! Pure state machines: they hold no socket and no chain. `hub` feeds them and carries out what they ask for.
 
+mod bound;
 mod low_work;
 mod supplier;
 mod window;
 #[cfg(test)]
 mod window_tests;
 
+pub use bound::Waiting;
 pub use low_work::{LowWork, LowWorkError, Start, Taken};
-pub use window::{Action, Arrival, Limits, PartReason, PeerId, Waiting, Window};
+pub use window::{Action, Arrival, Limits, PartReason, PeerId, Room, Window};

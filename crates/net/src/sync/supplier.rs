@@ -68,8 +68,12 @@ impl Peer {
     }
 
     /// When `more` blocks behind all on order would be here, from now on.
-    pub fn expected_ms(&self, more: u64, mean_bytes: u64) -> u64 {
+    ///
+    /// Who has shown nothing is taken for as good as the best for its first block, or would never get to show anything
+    /// beside others that are quick.
+    pub fn expected_ms(&self, more: u64, mean_bytes: u64, best_rate_per_s: Option<u64>) -> u64 {
         let blocks = self.orders.len() as u64 + more;
-        self.rate_per_s().map_or(blocks * FIRST_ORDER_MS, |rate| blocks * mean_bytes * 1000 / rate)
+        let assumed = best_rate_per_s.filter(|_| self.orders.is_empty());
+        self.rate_per_s().or(assumed).map_or(blocks * FIRST_ORDER_MS, |rate| blocks * mean_bytes * 1000 / rate)
     }
 }

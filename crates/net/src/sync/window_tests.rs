@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use primitives::BlockHash;
 use stdx::random::Random;
 
-use super::window::{Action, Arrival, Limits, PeerId, Window};
+use super::window::{Action, Arrival, Limits, PeerId, Room, Window};
 
 const BLOCK_BYTES_MAX: u64 = 2_000_000;
 
@@ -296,4 +296,37 @@ fn headers_that_change_take_their_orders_back() {
     window.cut(9);
     assert_eq!((window.first(), window.end()), (9, 9));
     assert!(window.is_consistent() && window.rate_of(1).is_some());
+}
+
+/// Blocks asked of a peer that joins where 40 blocks of a million bytes are missing, with this room.
+fn asked_with(room: Room) -> usize {
+    let mut window = Window::new(limits(), 0);
+    window.join(1);
+    window.has(1, 100);
+    window.extend((1..=140).map(|height| (hash(height), false)));
+    // A hundred blocks teach it the mean size, and that the peer is worth long orders.
+    for step in 0..100 {
+        window.plan(step * 10);
+        let height = window.first();
+        assert_eq!(window.arrived(1, &hash(height), 1_000_000, step * 10 + 5), Arrival::Wanted { height });
+        window.connected(height);
+    }
+    window.leave(1);
+    window.join(2);
+    window.has(2, 140);
+    window.set_room(room);
+    window.plan(1_000);
+    window.orders_of(2)
+}
+
+#[test]
+fn no_more_is_asked_for_than_there_is_room_for() {
+    assert_eq!(asked_with(Room::default()), 2, "a new peer gets two");
+    let queue: fn(u64) -> usize = |queue_bytes| asked_with(Room { queue_bytes, ..Room::default() });
+    let memory: fn(u64) -> usize = |memory_bytes| asked_with(Room { memory_bytes, ..Room::default() });
+    for with in [queue, memory] {
+        assert_eq!(with(2_000_000), 2);
+        assert_eq!(with(1_999_999), 1);
+        assert_eq!(with(0), 1, "the block validation waits for is always asked for");
+    }
 }

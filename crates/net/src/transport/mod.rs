@@ -110,11 +110,20 @@ impl fmt::Display for TransportError {
         match self {
             TransportError::WrongMagic { got } => write!(f, "a frame begins with {}", stdx::hex::encode(got)),
             TransportError::PayloadTooLarge { got } => write!(f, "a frame announces {got} bytes"),
-            TransportError::OtherNetwork { got } => write!(f, "a peer of network {}", stdx::hex::encode(got)),
-            TransportError::NoGarbageTerminator => write!(f, "no garbage terminator in {GARBAGE_BYTES_MAX} bytes"),
-            TransportError::PacketTooLarge { got } => write!(f, "a packet announces {got} bytes"),
-            TransportError::WrongTag => f.write_str("a packet does not decrypt"),
+            TransportError::OtherNetwork { got } => {
+                write!(f, "V1 peer with wrong MessageStart {}", stdx::hex::encode(got))
+            }
+            TransportError::NoGarbageTerminator => write!(f, "missing garbage terminator in {GARBAGE_BYTES_MAX} bytes"),
+            TransportError::PacketTooLarge { got } => write!(f, "packet too large ({got} bytes)"),
+            TransportError::WrongTag => f.write_str("packet decryption failure"),
         }
+    }
+}
+
+impl TransportError {
+    /// True for errors of the encrypted transport.
+    pub fn is_encrypted(&self) -> bool {
+        !matches!(self, TransportError::WrongMagic { .. } | TransportError::PayloadTooLarge { .. })
     }
 }
 

@@ -131,7 +131,7 @@ impl WireError {
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WireError::Format(error) => write!(f, "{error}"),
+            WireError::Format(error) => f.write_str(core_words(error)),
             WireError::PayloadTooLarge { got } => write!(f, "{got} bytes, at most {}", limits::PAYLOAD_BYTES_MAX),
             WireError::TooManyInventory { got } => {
                 write!(f, "{got} inventory entries, at most {}", limits::INVENTORY_MAX)
@@ -144,7 +144,7 @@ impl fmt::Display for WireError {
             }
             WireError::IndexOverflow => f.write_str("a position in a block above 65535"),
             WireError::PrefilledBeyondBlock { index } => write!(f, "prefilled transaction {index} is behind the block"),
-            WireError::AnnounceNotBoolean { got } => write!(f, "sendcmpct begins with {got}"),
+            WireError::AnnounceNotBoolean { got } => write!(f, "invalid sendcmpct announce field {got}"),
             WireError::NoTransactions => f.write_str("a compact block without transactions"),
             WireError::TooManyFilterHashes { got } => {
                 write!(f, "{got} filter hashes, at most {}", limits::FILTER_HASHES_MAX)
@@ -163,6 +163,19 @@ impl fmt::Display for WireError {
             }
             WireError::FeatureTooLong { got } => write!(f, "feature field of {got} bytes"),
         }
+    }
+}
+
+/// What Core's reader says of it (`serialize.h`, `primitives/transaction.h`).
+fn core_words(error: &ParseError) -> &'static str {
+    match error {
+        ParseError::Short => "DataStream::read(): end of data: iostream error",
+        ParseError::NonCanonicalSize => "non-canonical ReadCompactSize(): iostream error",
+        ParseError::SizeTooLarge => "ReadCompactSize(): size too large: iostream error",
+        ParseError::UnknownWitnessFlag => "Unknown transaction optional data: iostream error",
+        ParseError::SuperfluousWitness => "Superfluous witness record: iostream error",
+        ParseError::TrailingBytes => "bytes are left after the last value",
+        ParseError::TooLarge => "more bytes than a block may have",
     }
 }
 

@@ -46,14 +46,14 @@ impl Services {
         self.0 & wanted.0 == wanted.0
     }
 
+    /// These, and not those of `other`.
+    pub const fn without(self, other: Services) -> Services {
+        Services(self.0 & !other.0)
+    }
+
     /// Both together.
     pub const fn and(self, other: Services) -> Services {
         Services(self.0 | other.0)
-    }
-
-    /// These but for `other`.
-    pub const fn without(self, other: Services) -> Services {
-        Services(self.0 & !other.0)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use net::addresses::{Ban, Targets};
 use net::hub::{Hub, Judgement, UploadBudget};
-use net::peer::{ConnectionKind, End, Local};
+use net::peer::{ConnectionKind, End, Local, Whitebound, Whitelisted};
 use net::relay::NoPool;
 use net::shell::{Config, OsEntropy, PeerReport, Proxy, Shell};
 use net::sync::Limits;
@@ -18,7 +18,7 @@ use stdx::clock::SystemClock;
 use super::line::Line;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn params() -> Params {
     Params::of(Network::Regtest)
@@ -186,6 +186,12 @@ fn connections_go_through_the_proxy_each_under_its_own_name() {
 /// A peer of its own, in plain bytes: says version, and reads until the other side ends.
 fn stranger(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
+    say_hello(&mut stream);
+    stream
+}
+
+/// Version and verack, in plain frames.
+pub fn say_hello(stream: &mut TcpStream) {
     let mut random = stdx::random::Random::new(1);
     let local = Local::new(params().magic, &mut random);
     let now = net::Moment { monotonic: Duration::ZERO, unix_s: 1_800_000_000 };
@@ -196,10 +202,9 @@ fn stranger(address: SocketAddr) -> TcpStream {
     transport.send(&net::Message::Verack, &mut out);
     stream.write_all(&out).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
 }
 
-fn is_closed(stream: &mut TcpStream) -> bool {
+pub fn is_closed(stream: &mut TcpStream) -> bool {
     let mut sink = vec![0; 65_536];
     loop {
         match stream.read(&mut sink) {
@@ -226,6 +231,52 @@ fn the_banned_are_sent_away_and_stay_away() {
 }
 
 #[test]
+fn whom_the_user_trusts_comes_in_though_banned_and_each_door_has_its_own_permissions() {
+    let whitelist = ["noban,in@127.0.0.1", "relay,out@127.0.0.1", "mempool@127.0.0.2"];
+    let whitelist = whitelist.iter().map(|text| Whitelisted::parse(text).unwrap()).collect();
+    let whitebind = vec![Whitebound::parse("addr@127.0.0.1:0").unwrap()];
+    let shell = start(Config { whitelist, whitebind, ..quiet() }, mined(1));
+    let source = start(quiet(), mined(1));
+    shell.ban("127.0.0.0/8".parse().unwrap(), Ban { created_s: 1, until_s: u64::MAX });
+    let _plain = stranger(shell.listening()[0]);
+    wait(&[], "a handshake", || ready(&shell).len() == 1);
+    let _white = stranger(shell.listening()[1]);
+    wait(&[], "a handshake", || ready(&shell).len() == 2);
+    shell.try_node(&source.listening()[0].to_string(), false);
+    wait(&[], "a handshake", || ready(&shell).len() == 3);
+    let names: Vec<Vec<&str>> = ready(&shell).iter().map(|peer| peer.setup.permissions.names()).collect();
+    assert_eq!(names, [vec!["noban", "download"], vec!["noban", "download", "addr"], vec!["relay"]]);
+    // Those who need no words have what such a list means.
+    let implicit = Whitelisted::parse("127.0.0.1").unwrap();
+    let guarded = start(Config { whitelist: vec![implicit], ..quiet() }, mined(1));
+    let _guest = stranger(guarded.listening()[0]);
+    wait(&[], "a handshake", || ready(&guarded).len() == 1);
+    assert_eq!(ready(&guarded)[0].setup.permissions.names(), ["noban", "relay", "mempool", "download"]);
+    [shell, source, guarded].iter().for_each(|shell| shell.stop().unwrap());
+}
+
+#[test]
+fn seed_nodes_are_asked_for_addresses_and_left() {
+    let source = start(quiet(), mined(1));
+    for n in 0..100u8 {
+        source.add_address(net::wire::Host::V4([20, n, 1, 1]), 8333, false).unwrap();
+    }
+    let seed = source.listening()[0].to_string();
+    let targets = Targets { full: 1, blocks_only: 0, explores: false };
+    let (proxy, _told) = proxy(source.listening()[0]);
+    // What it finds is behind a proxy that leads to the source again, whatever is asked for.
+    let proxy = Some(Proxy { address: proxy, isolates: true });
+    let config = Config { seed_nodes: vec![seed], targets, proxy, listen: vec![], ..quiet() };
+    let shell = start(config, mined(1));
+    wait(&[], "addresses", || shell.address_counts().iter().any(|(_, new, tried)| new + tried > 10));
+    wait(&[], "the end", || shell.take_ended().iter().any(|one| one.end == End::AddressesFetched));
+    wait(&[], "a connection to one of them", || {
+        ready(&shell).iter().any(|peer| peer.setup.kind == ConnectionKind::OutboundFull)
+    });
+    [shell, source].iter().for_each(|shell| shell.stop().unwrap());
+}
+
+#[test]
 fn newcomers_get_room_however_many_sockets_stay_silent() {
     let shell = start(Config { inbound_max: 40, ..quiet() }, mined(1));
     let address = shell.listening()[0];
@@ -243,7 +294,6 @@ fn newcomers_get_room_however_many_sockets_stay_silent() {
 #[test]
 fn addresses_and_bans_survive_a_restart() {
     let directory = std::env::temp_dir().join(format!("assay-net-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
     let config = || Config { directory: Some(directory.clone()), ..quiet() };
     let shell = start(config(), mined(1));
     shell.ban("1.2.3.0/24".parse().unwrap(), Ban { created_s: 1, until_s: u64::MAX });
@@ -294,7 +344,6 @@ fn tor() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
 #[test]
 fn an_onion_service_is_asked_for_and_connections_to_it_are_heard() {
     let directory = std::env::temp_dir().join(format!("assay-net-onion-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
     let (control, told) = tor();
     let tor = net::shell::TorService { control, password: None };
     let shell = start(Config { tor: Some(tor), directory: Some(directory.clone()), ..quiet() }, mined(1));

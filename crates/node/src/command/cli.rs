@@ -84,7 +84,10 @@ impl Wishes {
     }
 
     fn is_set(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value != "0") && self.get(&format!("no{name}")).is_none()
+        // The last word counts, be it "-named" or "-nonamed".
+        let denied = format!("no{name}");
+        let last = self.flags.iter().rev().find(|(known, _)| *known == name || *known == denied);
+        last.is_some_and(|(known, value)| (*known == name) == (value != "0"))
     }
 
     fn number(&self, name: &str, default: u64) -> Result<u64, Failed> {

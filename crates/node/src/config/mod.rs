@@ -6,6 +6,7 @@
 
 mod electrum;
 pub mod machine;
+pub mod mempool;
 pub mod network;
 mod params;
 mod peer_settings;
@@ -83,6 +84,8 @@ pub struct Config {
     pub electrum: Option<serve::electrum::Config>,
     /// JSON-RPC; `None` for none.
     pub rpc: Option<rpc::RpcSettings>,
+    /// The mempool, and what miners are offered.
+    pub mempool: mempool::MempoolSettings,
     /// The network of peers; `None` for no peers.
     pub peers: Option<network::NetworkConfig>,
     /// Least important line that is logged.
@@ -147,6 +150,7 @@ impl Config {
             sig_engine: word(layers, "sig_engine"),
             electrum: electrum::resolve(layers, network, memory_mib)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
+            mempool: mempool::resolve(layers, network, memory_mib)?,
             block_filters: word(layers, "block_filters") == "on",
             zmq: zmq::resolve(layers)?,
             log_level: log_level(word(layers, "log_level")),

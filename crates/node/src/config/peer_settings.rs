@@ -283,7 +283,7 @@ pub const PEER_SETTINGS: &[Setting] = &[
     setting(
         P2P,
         "p2p_handshake_s",
-        Kind::Whole { min: 1, max: 86_400 },
+        Kind::Whole { min: 1, max: 1 << 31 },
         &[],
         "60",
         "s",

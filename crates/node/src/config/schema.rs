@@ -4,6 +4,7 @@
 //! Out:    [`SETTINGS`], and how a name is spelled in each place.
 //! Fails:  never; tests hold every default to its own range.
 
+use super::mempool::MEMPOOL_SETTINGS;
 use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
 use super::zmq_settings::ZMQ_SETTINGS;
@@ -75,14 +76,11 @@ const RPC: &str = "json-rpc";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
-pub const SETTINGS: &[Setting] = &joined::<{ FIRST.len() + PEER_SETTINGS.len() + LAST.len() + ZMQ_SETTINGS.len() }>([
-    FIRST,
-    PEER_SETTINGS,
-    LAST,
-    ZMQ_SETTINGS,
-]);
+pub const SETTINGS: &[Setting] = &joined::<
+    { FIRST.len() + PEER_SETTINGS.len() + MEMPOOL_SETTINGS.len() + LAST.len() + ZMQ_SETTINGS.len() },
+>([FIRST, PEER_SETTINGS, MEMPOOL_SETTINGS, LAST, ZMQ_SETTINGS]);
 
-const fn joined<const COUNT: usize>(parts: [&[Setting]; 4]) -> [Setting; COUNT] {
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 5]) -> [Setting; COUNT] {
     let mut all = [FIRST[0]; COUNT];
     let (mut part, mut at, mut count) = (0, 0, 0);
     while count < COUNT {

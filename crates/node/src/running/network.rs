@@ -12,13 +12,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use chain::mempool::{self, SharedMempool};
-use chain::{Event, Handle, TipBlock};
+use chain::{Event, Handle, IntakeLoad, TipBlock};
 use net::Moment;
-use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of, tx_ids};
+use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of};
 use net::peer::Local;
-use net::relay::judge;
+use net::relay::{judge, tx_ids};
 use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::{Limits, Waiting};
+use net::wire::Services;
 use primitives::{Block, BlockHash, Txid, Wtxid};
 use stdx::clock::Clock;
 
@@ -57,6 +58,9 @@ impl Peers {
         local.user_agent = config.user_agent(&local.user_agent);
         local.start_height = handle.active_tip().height as i32;
         local.handshake_timeout_s = config.handshake_s;
+        if !config.shell.encrypts {
+            local.services = local.services.without(Services::P2P_V2);
+        }
         local.relays_txs = !config.blocks_only;
         let (mut chain, judgements) = NodeChain::new(handle.clone());
         if config.serves_filters {
@@ -75,6 +79,7 @@ impl Peers {
         let news = News {
             blocks: handle.subscribe(),
             changes: mempool.write().subscribe(),
+            progress: progress(handle),
             handle: handle.clone(),
             mempool: mempool.clone(),
             clock: clock.clone(),
@@ -168,6 +173,12 @@ struct News {
     handle: Handle,
     mempool: SharedMempool,
     clock: Arc<dyn Clock>,
+    /// How far the writer and the door were when the hub was told last.
+    progress: (IntakeLoad, u32),
+}
+
+fn progress(handle: &Handle) -> (IntakeLoad, u32) {
+    (handle.intake_load(), handle.connected_tip().height)
 }
 
 impl News {
@@ -176,12 +187,20 @@ impl News {
         while !stop.load(Ordering::SeqCst) {
             match self.blocks.recv_timeout(NEWS_TIME_MAX) {
                 Ok(event) => self.pass_block_on(shell, &event),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.pass_progress_on(shell),
                 // The writer has ended, and the node ends with it.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.pass_changes_on(shell);
             write_log(shell);
+        }
+    }
+
+    /// While the chain is fetched the writer tells of no block, and what it has taken makes room for others.
+    fn pass_progress_on(&mut self, shell: &Shell<NodeChain>) {
+        let now = progress(&self.handle);
+        if std::mem::replace(&mut self.progress, now) != now {
+            shell.with_hub(|hub| hub.chain_changed(Moment::of(&*self.clock)));
         }
     }
 

@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use chain::mempool::SharedMempool;
-use chain::policy::Policy;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
@@ -172,9 +171,10 @@ impl Node {
 
     /// Everything that stands on the open store: the mempool, then those who serve from it.
     fn open(&mut self, handle: &Handle) -> Result<(), String> {
-        let mempool = Unconfirmed::start(Policy::default(), handle, self.engine.clone(), self.clock.clone())?;
+        let (settings, folder) = (&self.config.mempool, &self.config.chain_dir);
+        let mempool = Unconfirmed::start(settings, folder, handle, self.engine.clone(), self.clock.clone())?;
         if let Some(rpc) = &self.rpc {
-            rpc.open(handle, &mempool);
+            rpc.open(handle, &mempool, settings.mining);
         }
         if let Some(electrum) = &mut self.electrum {
             electrum.open(handle)?;
@@ -261,7 +261,7 @@ impl Node {
         self.rpc = None;
         self.zmq = None;
         if let Some(mempool) = self.mempool.take() {
-            mempool.stop();
+            mempool.stop(deadline);
         }
         while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -368,7 +368,7 @@ pub fn options(config: &Config) -> Result<chain::Options, Failure> {
     // Whoever names our folder as another node's has put that one's files there: they are not written.
     let is_foreign = foreign.as_deref().is_some_and(|foreign| real(foreign) == real(&own));
     Ok(chain::Options {
-        memory_bytes: config.memory_bytes,
+        memory_bytes: config.memory_bytes - config.mempool.reserve_bytes(),
         assume_valid: config.assume_valid,
         own_blocks: (!is_foreign).then_some(own),
         block_filters: config.block_filters,

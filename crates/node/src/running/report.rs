@@ -302,7 +302,7 @@ fn peers(network: &Network) -> Json {
         "listen": network.listen,
         "block_missing_ms": waiting.lacking_ms,
         "block_missing_and_nothing_ordered_ms": waiting.idle_ms,
-        "block_copies_bytes": waiting.again_bytes,
+        "unused_block_bytes": waiting.unused_bytes,
         "outbound": outbound,
         "inbound": reports.len() - outbound,
         "connections": reports.iter().map(one).collect::<Vec<Json>>(),

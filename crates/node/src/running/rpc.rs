@@ -14,7 +14,7 @@ use std::sync::Arc;
 use chain::Handle;
 use primitives::network::Network as Chain;
 use serve::door::Door;
-use serve::pool::Pool;
+use serve::pool::{MiningLimits, Pool};
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
 use serve::rpc::needs::{Host, Network};
@@ -88,9 +88,17 @@ impl Rpc {
     }
 
     /// Answers from the writer's views from now on.
-    pub fn open(&self, handle: &Handle, unconfirmed: &Unconfirmed) {
+    pub fn open(&self, handle: &Handle, unconfirmed: &Unconfirmed, mining: MiningLimits) {
         let host = self.env.host.clone();
-        let _ = self.env.mempool.set(Arc::new(Pool::new(unconfirmed.mempool().clone(), host.clone())));
+        let pool = Pool {
+            mempool: unconfirmed.mempool().clone(),
+            estimates: unconfirmed.estimates().clone(),
+            followed: unconfirmed.followed().clone(),
+            file: unconfirmed.file().clone(),
+            mining,
+            host: host.clone(),
+        };
+        let _ = self.env.mempool.set(Arc::new(pool));
         let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
         let _ = self.env.chain.set(handle.clone());
     }

@@ -224,7 +224,7 @@ impl<C: Chain + Send + 'static> Network for PeerCalls<C> {
     }
 
     fn orphans(&self) -> Vec<Orphan> {
-        Vec::new()
+        self.shell.orphans().into_iter().map(|(bytes, peers)| Orphan { bytes, peers }).collect()
     }
 
     fn send_message(&self, id: u64, message: &str, payload: &[u8]) -> bool {

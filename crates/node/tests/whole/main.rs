@@ -7,5 +7,7 @@
 mod documents;
 mod habits;
 mod layout;
+mod peers;
 mod program;
+mod relay;
 mod sources;

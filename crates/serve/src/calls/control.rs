@@ -143,6 +143,9 @@ fn settle(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     if let Some(blocks) = call.env.blocks.get() {
         blocks.settle();
     }
+    if let Some(mempool) = call.env.mempool.get() {
+        mempool.settle();
+    }
     json.null();
     Ok(())
 }

@@ -5,13 +5,13 @@
 //! Fails:  -33 without a mempool, -26 for what breaks a rule, -27 for what is confirmed already, and Core's sentences.
 //! Source: Bitcoin Core, `src/rpc/mempool.cpp`, `src/rpc/fees.cpp`, `src/node/transaction.cpp` (`BroadcastTransaction`).
 
-use primitives::{OutPoint, Txid};
+use primitives::{OutPoint, Transaction, Txid};
 
 use crate::json::Json;
 use crate::rpc::call::{Call, hash_of};
-use crate::rpc::error::{Outcome, RpcError};
+use crate::rpc::error::{Outcome, RpcError, code};
 use crate::rpc::method::{Arg, HIDDEN, Kind, Method};
-use crate::rpc::needs::{Mempool, MempoolEntry, MempoolTotals};
+use crate::rpc::needs::{ImportWish, Mempool, MempoolEntry, MempoolTotals, Orphan, RateRange};
 use crate::rpc::value::{Type, member, mismatch};
 
 fn write_entry(entry: &MempoolEntry, json: &mut Json<'_>) {
@@ -248,12 +248,16 @@ fn save(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
-fn estimate(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
-    let mempool = call.mempool()?;
+/// Core: `ParseConfirmTarget`.
+fn target(call: &Call<'_>, mempool: &dyn Mempool) -> Result<u32, RpcError> {
     let (target, most): (i32, u32) = (call.integer(0)?, mempool.estimate_blocks_max());
     let target = u32::try_from(target).ok().filter(|target| (1..=most).contains(target));
-    let target =
-        target.ok_or_else(|| RpcError::parameter(format!("Invalid conf_target, must be between 1 and {most}")))?;
+    target.ok_or_else(|| RpcError::parameter(format!("Invalid conf_target, must be between 1 and {most}")))
+}
+
+fn estimate(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let mempool = call.mempool()?;
+    let target = target(call, mempool)?;
     let conservative = match &*call.text(1)?.to_lowercase() {
         "conservative" => true,
         "economical" | "unset" => false,
@@ -269,13 +273,80 @@ fn estimate(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
         Some(rate) => {
             json.key("feerate").amount(rate.max(totals.floor_sat_per_kvb).max(totals.relay_floor_sat_per_kvb));
         }
-        None => {
-            json.key("errors").begin_array();
-            json.text("Insufficient data or no feerate found");
-            json.end_array();
-        }
+        None => write_errors("Insufficient data or no feerate found", json),
     }
     json.key("blocks").number(estimate.blocks);
+    json.end_object();
+    Ok(())
+}
+
+fn raw_estimate(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let mempool = call.mempool()?;
+    let target = target(call, mempool)?;
+    let threshold = call.float(1)?;
+    if !(0.0..=1.0).contains(&threshold) {
+        return Err(RpcError::parameter("Invalid threshold"));
+    }
+    json.begin_object();
+    for estimate in mempool.raw_estimates(target, threshold) {
+        json.key(estimate.horizon).begin_object();
+        if let Some(rate) = estimate.sat_per_kvb {
+            json.key("feerate").amount(rate);
+        }
+        json.key("decay").float(estimate.decay);
+        json.key("scale").number(estimate.scale);
+        if let Some(pass) = estimate.pass.filter(|_| estimate.sat_per_kvb.is_some()) {
+            write_range("pass", &pass, json);
+        }
+        if let Some(fail) = estimate.fail {
+            write_range("fail", &fail, json);
+        }
+        if estimate.sat_per_kvb.is_none() {
+            write_errors("Insufficient data or no feerate found which meets threshold", json);
+        }
+        json.end_object();
+    }
+    json.end_object();
+    Ok(())
+}
+
+fn write_range(name: &str, range: &RateRange, json: &mut Json<'_>) {
+    let cents = |value: f64| (value * 100.0).round() / 100.0;
+    json.key(name).begin_object();
+    json.key("startrange").float(range.start.round());
+    json.key("endrange").float(range.end.round());
+    json.key("withintarget").float(cents(range.within_target));
+    json.key("totalconfirmed").float(cents(range.confirmed));
+    json.key("inmempool").float(cents(range.in_mempool));
+    json.key("leftmempool").float(cents(range.left));
+    json.end_object();
+}
+
+fn write_errors(error: &str, json: &mut Json<'_>) {
+    json.key("errors").begin_array();
+    json.text(error);
+    json.end_array();
+}
+
+fn import(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let mempool = call.mempool()?;
+    if call.env.handle()?.is_initial_download() {
+        let told = "Can only import the mempool after the block download and sync is done.";
+        return Err(RpcError::new(code::CLIENT_IN_INITIAL_DOWNLOAD, told));
+    }
+    let path = call.text(0)?;
+    let options = if call.arg(1).is_null() { Vec::new() } else { call.arg(1).object()? };
+    let flag = |name: &str, otherwise: bool| match member(&options, name) {
+        value if value.is_null() => Ok(otherwise),
+        value => value.bool(),
+    };
+    let wish = ImportWish {
+        current_time: flag("use_current_time", true)?,
+        deltas: flag("apply_fee_delta_priority", false)?,
+        unbroadcast: flag("apply_unbroadcast_set", false)?,
+    };
+    mempool.import(&path, wish)?;
+    json.begin_object();
     json.end_object();
     Ok(())
 }
@@ -308,6 +379,58 @@ fn prioritised(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
+fn write_orphan(orphan: &Orphan, with_hex: bool, json: &mut Json<'_>) -> Outcome {
+    let parsed = Transaction::parse(&orphan.bytes[..]).map_err(|_| RpcError::internal("An orphan does not parse"))?;
+    let tx = parsed.tx();
+    json.begin_object();
+    json.key("txid").hash(&tx.txid().0);
+    json.key("wtxid").hash(&tx.wtxid().0);
+    json.key("bytes").count(tx.raw().len());
+    json.key("vsize").count(tx.weight().div_ceil(4));
+    json.key("weight").count(tx.weight());
+    json.key("from").begin_array();
+    orphan.peers.iter().for_each(|id| json.number(*id));
+    json.end_array();
+    if with_hex {
+        json.key("hex").hex(&orphan.bytes);
+    }
+    json.end_object();
+    Ok(())
+}
+
+fn orphans(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let orphans = call.network()?.orphans();
+    if call.arg(0).kind() == Type::Bool {
+        return Err(RpcError::type_error("Verbosity was boolean but only integer allowed"));
+    }
+    let verbosity: i32 = call.integer(0)?;
+    if !(0..=2).contains(&verbosity) {
+        return Err(RpcError::parameter(format!("Invalid verbosity value {verbosity}")));
+    }
+    json.begin_array();
+    for orphan in &orphans {
+        match verbosity {
+            0 => {
+                let parsed = Transaction::parse(&orphan.bytes[..]);
+                json.hash(&parsed.map_err(|_| RpcError::internal("An orphan does not parse"))?.tx().txid().0);
+            }
+            _ => write_orphan(orphan, verbosity == 2, json)?,
+        }
+    }
+    json.end_array();
+    Ok(())
+}
+
+const IMPORT_OPTIONS: &[Arg] = &[
+    Arg::default("use_current_time", Kind::Bool, "true", "Whether its transactions are taken to have come now."),
+    Arg::default("apply_fee_delta_priority", Kind::Bool, "false", "Whether its additions to fees count."),
+    Arg::default(
+        "apply_unbroadcast_set",
+        Kind::Bool,
+        "false",
+        "Whether those that no peer has asked for are announced.",
+    ),
+];
 const TXID: Arg = Arg::required("txid", Kind::Hex, "A transaction of the mempool.");
 const VERBOSE: Arg = Arg::default("verbose", Kind::Bool, "false", "true for an object of entries, false for txids.");
 const ENTRY: &str = "object: vsize, weight, time, height, descendantcount, descendantsize, ancestorcount, ancestorsize, wtxid, \
@@ -345,6 +468,15 @@ pub const METHODS: &[Method] = &[
             Arg::required("conf_target", Kind::Number, "Blocks within which to confirm."),
             Arg::default("estimate_mode", Kind::Text, "\"economical\"", "economical or conservative."),
         ], "The fee rate at which transactions confirmed in time.", "object: feerate or errors, blocks", estimate),
+    method!("estimaterawfee", HIDDEN, &[
+            Arg::required("conf_target", Kind::Number, "Blocks within which to confirm."),
+            Arg::default("threshold", Kind::Number, "0.95", "Share of transactions that must have been confirmed in time."),
+        ], "What each horizon of the estimates has seen.",
+        "object: short, medium, long (objects: feerate, decay, scale, pass, fail, errors)", raw_estimate),
+    method!("importmempool", "blockchain", &[
+            Arg::required("filepath", Kind::Text, "A mempool.dat of this node or of Bitcoin Core."),
+            Arg::optional("options", Kind::Options(IMPORT_OPTIONS), "What of the file counts."),
+        ], "Takes in the transactions of a file, as if they came from a peer.", "object", import),
     method!("prioritisetransaction", "mining", &[
             Arg::required("txid", Kind::Hex, "The transaction."),
             Arg::optional("dummy", Kind::Number, "0 or null."),
@@ -352,4 +484,6 @@ pub const METHODS: &[Method] = &[
         ], "Changes the fee that a transaction counts for in mining.", "true", prioritise),
     method!("getprioritisedtransactions", "mining", &[], "What was added to fees.",
         "object of objects: fee_delta, in_mempool, modified_fee", prioritised),
+    method!("getorphantxs", HIDDEN, &[Arg::default("verbosity", Kind::NumberOrBool, "0", "0 for txids, 1 for objects, 2 with bytes.")],
+        "Transactions whose parents are unknown.", "array", orphans),
 ];

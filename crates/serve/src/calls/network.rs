@@ -5,14 +5,14 @@
 //! Fails:  -31 without a network, and Core's sentences.
 //! Source: Bitcoin Core, `src/rpc/net.cpp`, `src/protocol.cpp` (`serviceFlagsToStr`).
 
-use primitives::{Network, Transaction};
+use primitives::Network;
 
 use crate::json::Json;
 use crate::rpc::call::Call;
 use crate::rpc::error::{Outcome, RpcError, code};
 use crate::rpc::help;
 use crate::rpc::method::{Arg, HIDDEN, Kind, Method};
-use crate::rpc::needs::{Orphan, Peer, RawAddress};
+use crate::rpc::needs::{Peer, RawAddress};
 
 /// The version that clients compare with Core's: 31.0.0.
 const CORE_VERSION: u32 = 310_000;
@@ -402,48 +402,6 @@ fn send_message(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
-fn write_orphan(orphan: &Orphan, with_hex: bool, json: &mut Json<'_>) -> Outcome {
-    let parsed = Transaction::parse(&orphan.bytes[..]).map_err(|_| RpcError::internal("An orphan does not parse"))?;
-    let tx = parsed.tx();
-    json.begin_object();
-    json.key("txid").hash(&tx.txid().0);
-    json.key("wtxid").hash(&tx.wtxid().0);
-    json.key("bytes").count(tx.raw().len());
-    json.key("vsize").count(tx.weight().div_ceil(4));
-    json.key("weight").count(tx.weight());
-    json.key("from").begin_array();
-    orphan.peers.iter().for_each(|id| json.number(*id));
-    json.end_array();
-    if with_hex {
-        json.key("hex").hex(&orphan.bytes);
-    }
-    json.end_object();
-    Ok(())
-}
-
-fn orphans(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
-    let orphans = call.network()?.orphans();
-    if call.arg(0).kind() == crate::rpc::value::Type::Bool {
-        return Err(RpcError::type_error("Verbosity was boolean but only integer allowed"));
-    }
-    let verbosity: i32 = call.integer(0)?;
-    if !(0..=2).contains(&verbosity) {
-        return Err(RpcError::parameter(format!("Invalid verbosity value {verbosity}")));
-    }
-    json.begin_array();
-    for orphan in &orphans {
-        match verbosity {
-            0 => {
-                let parsed = Transaction::parse(&orphan.bytes[..]);
-                json.hash(&parsed.map_err(|_| RpcError::internal("An orphan does not parse"))?.tx().txid().0);
-            }
-            _ => write_orphan(orphan, verbosity == 2, json)?,
-        }
-    }
-    json.end_array();
-    Ok(())
-}
-
 fn block_from_peer(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     let (hash, id): (_, i64) = (call.block_hash(0, "blockhash")?, call.integer(1)?);
     let (network, view) = (call.network()?, call.view()?);
@@ -508,8 +466,6 @@ pub const METHODS: &[Method] = &[
             Arg::required("blockhash", Kind::Hex, "A block whose header is known."),
             Arg::required("peer_id", Kind::Number, "The peer's number."),
         ], "Asks one peer for a block.", "object", block_from_peer),
-    method!("getorphantxs", HIDDEN, &[Arg::default("verbosity", Kind::NumberOrBool, "0", "0 for txids, 1 for objects, 2 with bytes.")],
-        "Transactions whose parents are unknown.", "array", orphans),
     method!("addconnection", HIDDEN, &[ADDRESS,
             Arg::required("connection_type", Kind::Text, "outbound-full-relay, block-relay-only, addr-fetch or feeler."),
             Arg::required("v2transport", Kind::Bool, "Whether to use the encrypted transport."),

@@ -28,18 +28,13 @@ use crate::rpc::value::{Member, Type, Value, member};
 
 /// Nonces tried without being told (Core: `DEFAULT_MAX_TRIES`).
 const TRIES: &str = "1000000";
-/// Weight kept for header, count and coinbase (Core: `DEFAULT_BLOCK_RESERVED_WEIGHT`).
-const RESERVED_WEIGHT: u64 = 8000;
-/// Signature operation cost kept for the coinbase (Core: `DEFAULT_COINBASE_OUTPUT_MAX_ADDITIONAL_SIGOPS`).
-const RESERVED_SIGOP_COST: u64 = 400;
 /// A long poll is answered for new transactions after this time (Core, `getblocktemplate`).
 const LONG_POLL: Duration = Duration::from_secs(60);
 /// Fee rate below which nothing is mined, without a mempool to ask (Core: `DEFAULT_BLOCK_MIN_TX_FEE`).
 const FLOOR_SAT_PER_KVB: i64 = 1;
 
 fn chosen(call: &Call<'_>) -> Vec<Chosen> {
-    let most = (BLOCK_WEIGHT_MAX as u64 - RESERVED_WEIGHT, SIGOP_COST_MAX - RESERVED_SIGOP_COST);
-    call.env.mempool.get().map(|mempool| mempool.choose(most.0, most.1)).unwrap_or_default()
+    call.env.mempool.get().map(|mempool| mempool.choose()).unwrap_or_default()
 }
 
 /// Core's word for what became of a block; none where all is well.

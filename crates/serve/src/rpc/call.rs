@@ -65,6 +65,11 @@ impl<'a> Call<'a> {
         if value.is_null() { Ok(None) } else { value.integer().map(Some) }
     }
 
+    /// A number; the table holds its default.
+    pub fn float(&self, index: usize) -> Result<f64, RpcError> {
+        self.arg_or_default(index).float()
+    }
+
     /// `true` or `false`; the table holds its default.
     pub fn bool(&self, index: usize) -> Result<bool, RpcError> {
         self.arg_or_default(index).bool()

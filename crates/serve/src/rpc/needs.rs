@@ -171,8 +171,50 @@ pub struct FeeEstimate {
     pub blocks: u32,
 }
 
-/// Unconfirmed transactions.
+/// What a horizon of estimates says about a target.
+#[derive(Clone, Copy, Debug)]
+pub struct RawEstimate {
+    /// The horizon: short, medium or long.
+    pub horizon: &'static str,
+    /// Satoshi per 1,000 virtual bytes; none where no range of rates is good enough.
+    pub sat_per_kvb: Option<i64>,
+    /// What is kept of its counts from block to block.
+    pub decay: f64,
+    /// Blocks that it counts together.
+    pub scale: u32,
+    /// The lowest range that is good enough.
+    pub pass: Option<RateRange>,
+    /// The highest range that is not.
+    pub fail: Option<RateRange>,
+}
+
+/// A range of fee rates, in satoshi per 1,000 virtual bytes, and what became of its transactions.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct RateRange {
+    pub start: f64,
+    pub end: f64,
+    pub within_target: f64,
+    pub confirmed: f64,
+    pub in_mempool: f64,
+    pub left: f64,
+}
+
+/// What of a mempool's file counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportWish {
+    /// Its transactions are taken to have come now.
+    pub current_time: bool,
+    /// Its additions to fees count.
+    pub deltas: bool,
+    /// Those of its owner that no peer has asked for are to be announced.
+    pub unbroadcast: bool,
+}
+
+/// Unconfirmed transactions, as of the newest chain that anybody was told of.
 pub trait Mempool: Send + Sync {
+    /// Returns once every block that came before has been dealt with.
+    fn settle(&self);
     /// Totals and limits.
     fn totals(&self) -> MempoolTotals;
     /// Grows with every change that is announced.
@@ -209,12 +251,16 @@ pub trait Mempool: Send + Sync {
     fn estimate_blocks_max(&self) -> u32;
     /// The rate at which transactions confirmed within `blocks`.
     fn estimate(&self, blocks: u32, conservative: bool) -> FeeEstimate;
-    /// Transactions for the next block, in order, within `weight_max`.
-    fn choose(&self, weight_max: u64, sigop_cost_max: u64) -> Vec<Chosen>;
+    /// What each horizon that knows the target says of it; `threshold` is the share that must be confirmed in time.
+    fn raw_estimates(&self, blocks: u32, threshold: f64) -> Vec<RawEstimate>;
+    /// Transactions for the next block, in order, within the limits of its owner.
+    fn choose(&self) -> Vec<Chosen>;
     /// The rate below which nothing is chosen.
     fn mining_floor_sat_per_kvb(&self) -> i64;
     /// Writes the mempool to its file, and says where.
     fn save(&self) -> Result<String, Refusal>;
+    /// Takes in what a file of a mempool holds.
+    fn import(&self, path: &str, wish: ImportWish) -> Result<(), Refusal>;
 }
 
 /// A connection.

@@ -10,12 +10,14 @@ use std::collections::HashMap;
 use primitives::sha256::sha256d_many;
 use primitives::{Block, BlockHash, Transaction, Txid, Wtxid};
 
-use crate::relay::TxName;
+use super::requests::TxName;
 use crate::wire::{CompactBlock, Message};
 
 /// The newest block.
-pub(super) struct Newest {
+pub struct Newest {
+    /// Its hash.
     pub hash: BlockHash,
+    /// It.
     pub block: Block,
     /// Its compact form, made when the first peer wants it.
     compact: Option<Message>,
@@ -24,6 +26,7 @@ pub(super) struct Newest {
 }
 
 impl Newest {
+    /// A block and its hash.
     pub fn new(hash: BlockHash, block: Block) -> Newest {
         Newest { hash, block, compact: None, names: HashMap::new() }
     }
@@ -47,7 +50,7 @@ impl Newest {
     }
 }
 
-/// Both identifiers of a block's transactions, in order, for [`super::Hub::block_connected`].
+/// Both identifiers of a block's transactions, in order, for [`crate::hub::Hub::block_connected`].
 pub fn tx_ids(block: &Block) -> Vec<(Txid, Wtxid)> {
     let txids = sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts());
     txids.into_iter().map(Txid).zip(wtxids_of(block)).collect()

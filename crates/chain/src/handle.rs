@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use consensus::{BlockError, CheckedBlock, Work};
 use primitives::{BlockHash, ScriptHash};
 
-use crate::filters::{FilterStatus, LeftFilters};
 use crate::intake::Intake;
+use crate::kept::filters::{FilterStatus, LeftFilters};
 use crate::mempool::ScriptMemory;
 use crate::view::View;
 

@@ -8,10 +8,9 @@ mod assumed;
 mod digest;
 mod error;
 pub mod estimates;
-mod filters;
 mod handle;
-mod hints;
 mod intake;
+mod kept;
 mod lot;
 pub mod mempool;
 mod news;
@@ -29,13 +28,13 @@ mod writer;
 
 pub use digest::{Digest, TableDigest};
 pub use error::ChainError;
-pub use filters::{BlockFilter, FilterHead, FilterStatus};
 pub use handle::{Event, Handle, Phase, Status, TipBlock};
-pub use hints::HintsUse;
 pub use intake::{
     Acceptance, ChainTip, ControlError, HeaderInfo, HeadersAnswer, HeadersStop, IntakeLoad, Missing, Pending,
     QueueFull, Verdict, Wanted, WorkProof,
 };
+pub use kept::filters::{BlockFilter, FilterHead, FilterStatus};
+pub use kept::hints::HintsUse;
 pub use options::{Options, World};
 pub use tree::TipKind;
 pub use view::{HistoryEntry, Spender, Tip, TxAt, UnspentEntry, View, ViewError};

@@ -14,7 +14,7 @@ use stdx::clock::Clock;
 use stdx::disk::Disk;
 use stdx::pool::Pool;
 
-use crate::hints::HintsUse;
+use crate::kept::hints::HintsUse;
 
 /// What a chain needs of the world.
 #[derive(Clone)]

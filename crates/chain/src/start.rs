@@ -18,8 +18,8 @@ use store::{Batch, Coins, CoinsOptions, Cut, Fact, Store, Tip, TxEntry};
 
 use crate::error::ChainError;
 use crate::handle::{Shared, Status};
-use crate::hints::HintsKeeper;
 use crate::intake::Intake;
+use crate::kept::hints::HintsKeeper;
 use crate::lot::Judges;
 use crate::news::News;
 use crate::options::{Options, World};

@@ -28,8 +28,8 @@ use store::{Batch, Coins, Cut, Store, StoreError};
 
 use crate::error::ChainError;
 use crate::handle::{Handle, Phase, Shared};
-use crate::hints::HintsKeeper;
 use crate::intake::{Verdict, Waiter};
+use crate::kept::hints::HintsKeeper;
 use crate::lot::Judges;
 use crate::news::News;
 use crate::options::{Options, World};

@@ -28,16 +28,29 @@ impl<C: Chain> Hub<C> {
 
     /// The last block of a range that may be asked for; none after the connection was closed.
     fn last_of(&mut self, id: PeerId, kind: u8, first: u32, stop: &BlockHash, count_max: u32) -> Option<Place> {
+        let ends = "disconnecting";
         if kind != BASIC || !self.talks.get(&id)?.offers_filters {
+            log::debug!(target: "net", "peer requested unsupported block filter type: {kind}, {ends} peer={}", id.0);
             self.end(id, End::ClosedByUs("it asks for a kind of block filter that is not offered"));
             return None;
         }
         let Some(last) = self.chain.find(stop).filter(|place| self.chain.may_serve(&place.hash)) else {
+            log::debug!(target: "net", "peer requested invalid block hash: {stop}, {ends} peer={}", id.0);
             self.end(id, End::ClosedByUs("it asks for filters up to an unknown block"));
             return None;
         };
-        let count = last.height.checked_sub(first);
-        if count.is_none_or(|count| count >= count_max) {
+        let count = last.height.checked_sub(first).map(|count| count + 1);
+        if count.is_none_or(|count| count > count_max) {
+            match (count, last.height) {
+                (Some(count), _) => log::debug!(
+                    target: "net", "peer requested too many cfilters/cfheaders: {count} / {count_max}, {ends} peer={}", id.0
+                ),
+                (None, last) => log::debug!(
+                    target: "net",
+                    "peer sent invalid getcfilters/getcfheaders with start height {first} and stop height {last}, {ends} peer={}",
+                    id.0
+                ),
+            }
             self.end(id, End::ClosedByUs("it asks for a range of filters beyond the limits"));
             return None;
         }

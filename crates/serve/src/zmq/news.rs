@@ -9,7 +9,8 @@
 //! block only where the chain up to it has more work than the tip before. Before the tip has been reached for the first time
 //! nothing is told; Core tells of transactions even then.
 //!
-//! What a block makes the mempool drop is told before the block; what a reorganisation brings back, after it.
+//! What a block makes the mempool drop is told before the block; what a reorganisation brings back, after the blocks that left
+//! and before those that joined.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,8 +35,9 @@ pub type MempoolSource = Box<dyn Fn() -> Receiver<MempoolEvent> + Send>;
 /// A new tip that has not been told of.
 struct Waiting {
     tip: BlockHash,
-    disconnected: Arc<[TipBlock]>,
     connected: Arc<[TipBlock]>,
+    /// Height that was left: up to there blocks do not make the chain better than it was.
+    left_height: u32,
     since: Instant,
 }
 
@@ -88,12 +90,7 @@ impl News {
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
-        // What is brought back by a reorganisation follows on it.
-        while self
-            .waiting
-            .front()
-            .is_some_and(|first| !first.disconnected.is_empty() || first.since.elapsed() > PATIENCE)
-        {
+        while self.waiting.front().is_some_and(|first| first.since.elapsed() > PATIENCE) {
             self.tell_first();
         }
         if let Ok(event) = changed {
@@ -105,7 +102,13 @@ impl News {
     fn take(&mut self, event: Event) {
         if let Event::NewTip { header, disconnected, connected, .. } = event {
             let tip = primitives::Header::decode(&header).hash();
-            self.waiting.push_back(Waiting { tip, disconnected, connected, since: Instant::now() });
+            if !disconnected.is_empty() {
+                // What was told before comes first, whether the mempool has followed or not.
+                self.tell_waiting(None);
+                disconnected.iter().for_each(|left| self.tell_block(left, b'D', false));
+            }
+            let left_height = disconnected.first().map_or(0, |highest| highest.height);
+            self.waiting.push_back(Waiting { tip, connected, left_height, since: Instant::now() });
         }
     }
 
@@ -123,15 +126,9 @@ impl News {
     }
 
     fn tell_first(&mut self) {
-        let Some(Waiting { disconnected, connected, .. }) = self.waiting.pop_front() else { return };
-        for left in disconnected.iter() {
-            self.tell_block(left, b'D', false);
-        }
-        // Heights stand for work: blocks up to the height that was left do not make the chain better than it was.
-        let was = disconnected.first().map_or(0, |highest| highest.height);
-        for joined in connected.iter() {
-            self.tell_block(joined, b'C', joined.height > was);
-        }
+        let Some(Waiting { connected, left_height, .. }) = self.waiting.pop_front() else { return };
+        // Heights stand for work.
+        connected.iter().for_each(|joined| self.tell_block(joined, b'C', joined.height > left_height));
     }
 
     /// A block's transactions, the block, and the tip where it is one.

@@ -61,13 +61,25 @@ pub struct Run {
 /// Runs the contestants in turn, prints, writes.
 pub fn bench(options: &MempoolOptions) -> Result<(), BenchError> {
     let machine = machine::describe();
-    let wish = Ahead { blocks: options.blocks, inputs_per_block: options.inputs };
+    let wish = Ahead { blocks: options.blocks + 1, inputs_per_block: options.inputs };
     let (blocks, ahead) = Blocks::forge_with_ahead(&options.scratch, &wish)?;
-    let transactions = transactions(&ahead)?;
+    // The first one is handed to the nodes, so that their tip is new.
+    let (first, ahead) = ahead.split_first().expect("one more than asked for");
+    let transactions = transactions(ahead)?;
     let scratch = Scratch::new(&options.scratch, "mempool")?;
     let file = scratch.path().join("transactions");
     std::fs::write(&file, encode(&transactions)).map_err(at(&file))?;
-    let world = World { options, blocks: &blocks, scratch: scratch.path(), transactions: &transactions, file: &file };
+    let library_blocks = scratch.path().join("blocks");
+    blocks.copy_with(first, &library_blocks)?;
+    let world = World {
+        options,
+        blocks: &blocks,
+        first,
+        scratch: scratch.path(),
+        transactions: &transactions,
+        file: &file,
+        library_blocks: &library_blocks,
+    };
     let mut runs = Vec::new();
     for round in 1..=options.runs {
         for contestant in world.contestants() {
@@ -94,9 +106,12 @@ pub fn bench(options: &MempoolOptions) -> Result<(), BenchError> {
 struct World<'a> {
     options: &'a MempoolOptions,
     blocks: &'a Blocks,
+    first: &'a [u8],
     scratch: &'a Path,
     transactions: &'a [Transaction],
     file: &'a Path,
+    /// Block files with the first block too: the library takes none from elsewhere.
+    library_blocks: &'a Path,
 }
 
 impl World<'_> {
@@ -128,7 +143,7 @@ impl World<'_> {
     fn library(&self, batch: usize) -> Settings {
         let chain = ours::Settings {
             chain: "regtest".to_owned(),
-            blocks_from: self.blocks.folder().to_owned(),
+            blocks_from: self.library_blocks.to_owned(),
             datadir: self.scratch.join("library"),
             threads: self.options.threads,
             memory_mib: self.options.memory,
@@ -141,7 +156,9 @@ impl World<'_> {
     }
 
     fn ours(&self) -> Result<Node, BenchError> {
-        let (node, rpc, address) = start_ours(self.blocks, self.scratch, self.options.threads, self.options.memory)?;
+        let (threads, memory_mib) = (self.options.threads, self.options.memory);
+        let (node, mut rpc, address) = start_ours(self.blocks, self.scratch, threads, memory_mib)?;
+        rpc.step_onto(self.first)?;
         Ok(Node { process: node.process, rpc, p2p: address })
     }
 
@@ -149,23 +166,27 @@ impl World<'_> {
         let program = self.options.bitcoind.as_deref().expect("asked only where there is one");
         let height = self.blocks.height()?;
         let folder = self.scratch.join("bitcoind");
-        let node = Bitcoind::start(program, &folder, self.blocks, self.options.threads, height)?;
+        let mut node = Bitcoind::start(program, &folder, self.blocks, self.options.threads, height)?;
+        node.rpc.step_onto(self.first)?;
         Ok(Node { process: node.process, rpc: node.rpc, p2p: node.p2p })
     }
 }
 
-/// Our node with the chain read in, as if it were still the day of its last block.
+/// Our node, new, with the chain read in.
 pub fn start_ours(
     blocks: &Blocks,
     scratch: &Path,
     threads: usize,
     memory_mib: u64,
 ) -> Result<(Assay, Rpc, SocketAddr), BenchError> {
-    let address = free_address()?;
+    let (address, datadir) = (free_address()?, scratch.join("assay"));
+    if datadir.exists() {
+        std::fs::remove_dir_all(&datadir).map_err(at(&datadir))?;
+    }
     let settings = AssaySettings {
         chain: "regtest".to_owned(),
         blocks_from: Some(blocks.folder().to_owned()),
-        datadir: scratch.join("assay"),
+        datadir,
         threads,
         memory_mib,
         engine: "auto".to_owned(),
@@ -174,10 +195,7 @@ pub fn start_ours(
     };
     let mut node = Assay::start("assay", &settings)?;
     node.wait_until_following()?;
-    let mut rpc = node.rpc(address)?;
-    let best = rpc.call("getbestblockhash", json!([]))?;
-    let tip = rpc.call("getblockheader", json!([best]))?;
-    rpc.call("setmocktime", json!([tip["time"].as_u64().unwrap_or(0) + 600]))?;
+    let rpc = node.rpc(address)?;
     let p2p = node.p2p_address()?;
     Ok((node, rpc, p2p))
 }
@@ -356,15 +374,17 @@ mod tests {
         let parent = std::env::temp_dir();
         let wish = Ahead { blocks: 2, inputs_per_block: 60 };
         let (blocks, ahead) = Blocks::forge_with_ahead(&parent, &wish).unwrap();
-        let offered = transactions(&ahead).unwrap();
-        assert!(offered.len() >= 40, "{}", offered.len());
+        let offered = transactions(&ahead[1..]).unwrap();
+        assert!(offered.len() >= 20, "{}", offered.len());
         let scratch = Scratch::new(&parent, "mempool-test").unwrap();
+        let folder = scratch.path().join("blocks");
+        blocks.copy_with(&ahead[0], &folder).unwrap();
         let file = scratch.path().join("transactions");
         std::fs::write(&file, encode(&offered)).unwrap();
         let run = |batch| {
             let chain = ours::Settings {
                 chain: "regtest".to_owned(),
-                blocks_from: blocks.folder().to_owned(),
+                blocks_from: folder.clone(),
                 datadir: scratch.path().join(format!("data-{batch}")),
                 threads: 1,
                 memory_mib: 256,

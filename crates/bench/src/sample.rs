@@ -151,6 +151,15 @@ impl Blocks {
         self.files()?.iter().map(|file| Ok(fs::metadata(file).map_err(at(file))?.len())).sum()
     }
 
+    /// Copies them, and puts one more block of a forged chain behind them.
+    pub fn copy_with(&self, block: &[u8], folder: &Path) -> Result<(), BenchError> {
+        self.copy_to(folder)?;
+        let path = folder.join(sim::forge::files::file_name(self.files()?.len() as u32));
+        let length = (block.len() as u32).to_le_bytes();
+        let record = [&Params::of(Network::Regtest).magic[..], &length[..], block].concat();
+        fs::write(&path, record).map_err(at(&path))
+    }
+
     /// Copies them: a program that truncates its block files when it closes them must not touch the originals.
     pub fn copy_to(&self, folder: &Path) -> Result<(), BenchError> {
         fs::create_dir_all(folder).map_err(at(folder))?;

@@ -7,7 +7,7 @@
 //!
 //! Two scripted peers, plain frames: one sends, both have told the node that they want compact blocks at once, and that they
 //! have the block before. All transactions were handed in before by JSON-RPC; how many were taken is told. Nodes take
-//! turns, block by block.
+//! turns, block by block, and their clocks stand a minute behind each block's time.
 
 use std::time::Instant;
 
@@ -56,13 +56,15 @@ struct Node {
 /// Starts the nodes, relays, prints, writes.
 pub fn bench(options: &RelayOptions) -> Result<(), BenchError> {
     let machine = machine::describe();
-    let wish = Ahead { blocks: options.blocks, inputs_per_block: options.inputs };
+    let wish = Ahead { blocks: options.blocks + 1, inputs_per_block: options.inputs };
     let (blocks, ahead) = Blocks::forge_with_ahead(&options.scratch, &wish)?;
     let scratch = Scratch::new(&options.scratch, "relay")?;
-    let mut nodes = start(options, &blocks, &scratch)?;
-    let first = blocks.height()? + 1;
+    // The first one is handed to the nodes, so that their tip is new.
+    let (handed, ahead) = ahead.split_first().expect("one more than asked for");
+    let mut nodes = start(options, &blocks, handed, &scratch)?;
+    let first = blocks.height()? + 2;
     let mut runs = Vec::new();
-    for (height, bytes) in (first..).zip(&ahead) {
+    for (height, bytes) in (first..).zip(ahead) {
         for node in &mut nodes {
             let run = relay(node, height, bytes)?;
             eprintln!("block {height}, {}: {:.1} ms by {}", node.name, run.milliseconds, run.announced_by);
@@ -80,20 +82,42 @@ pub fn bench(options: &RelayOptions) -> Result<(), BenchError> {
     report::write_json(options.json.as_deref(), &report)
 }
 
-fn start(options: &RelayOptions, blocks: &Blocks, scratch: &Scratch) -> Result<Vec<Node>, BenchError> {
+fn start(options: &RelayOptions, blocks: &Blocks, handed: &[u8], scratch: &Scratch) -> Result<Vec<Node>, BenchError> {
     let (ours, rpc, p2p) = start_ours(blocks, scratch.path(), options.threads, MEMORY_MIB)?;
-    let mut nodes = vec![connect("assay", ours.process, rpc, p2p)?];
+    let mut nodes = vec![connect("assay", ours.process, rpc, p2p, handed)?];
     if let Some(program) = &options.bitcoind {
         let folder = scratch.path().join("bitcoind");
         let theirs = Bitcoind::start(program, &folder, blocks, options.threads, blocks.height()?)?;
-        nodes.push(connect("bitcoind", theirs.process, theirs.rpc, theirs.p2p)?);
+        nodes.push(connect("bitcoind", theirs.process, theirs.rpc, theirs.p2p, handed)?);
     }
     Ok(nodes)
 }
 
-fn connect(name: &'static str, process: Process, rpc: Rpc, p2p: std::net::SocketAddr) -> Result<Node, BenchError> {
+/// Connects both peers. The one that will send blocks brings `handed` first, as who brings a good block is one whose
+/// compact blocks are taken unasked (Core: `m_bip152_highbandwidth_to`).
+fn connect(
+    name: &'static str,
+    process: Process,
+    mut rpc: Rpc,
+    p2p: std::net::SocketAddr,
+    handed: &[u8],
+) -> Result<Node, BenchError> {
     let magic = Params::of(Network::Regtest).magic;
-    let (from, to) = (Scripted::connect(p2p, magic, 1)?, Scripted::connect(p2p, magic, 2)?);
+    rpc.set_time_of(handed)?;
+    let (mut from, to) = (Scripted::connect(p2p, magic, 1)?, Scripted::connect(p2p, magic, 2)?);
+    let wrong = |error: &dyn std::fmt::Display| BenchError::Wrong(format!("a forged block: {error}"));
+    let block = net::wire::BlockBytes::new(handed.to_vec()).map_err(|error| wrong(&error))?;
+    let hash = block.hash();
+    from.send(&Message::Headers(vec![block.header()]))?;
+    let asks =
+        |message: &Message| matches!(message, Message::GetData(list) if list.iter().any(|entry| entry.hash == hash.0));
+    from.wait_for("getdata", asks)?;
+    from.send(&Message::Block(block))?;
+    let tip = Value::from(hash.to_string());
+    while rpc.call("getbestblockhash", json!([]))? != tip {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    from.settle()?;
     Ok(Node { name, rpc, from, to, _process: process })
 }
 
@@ -102,6 +126,10 @@ fn relay(node: &mut Node, height: u64, bytes: &[u8]) -> Result<Relayed, BenchErr
     let block = Block::parse(bytes.to_vec()).map_err(|error| BenchError::Wrong(format!("a forged block: {error}")))?;
     let hash = block.header().hash();
     let offered = transactions(&[bytes.to_vec()])?;
+    // What the node asked meanwhile is answered before its clock jumps, or it would find its peers too slow.
+    node.from.settle()?;
+    node.to.settle()?;
+    node.rpc.set_time_of(bytes)?;
     for tx in &offered {
         node.rpc.answer("sendrawtransaction", json!([stdx::hex::encode(tx.tx().raw()), 0]))?;
     }
@@ -133,9 +161,7 @@ fn tell_of_parent(node: &mut Node, block: &Block) -> Result<(), BenchError> {
     let headers = Message::Headers(vec![primitives::Header::decode(&bytes)]);
     for peer in [&mut node.from, &mut node.to] {
         peer.send(&headers)?;
-        // Its answer to a ping says that it has read what came before.
-        peer.send(&Message::Ping(Some(7)))?;
-        peer.wait_for("pong", |message| matches!(message, Message::Pong(_)))?;
+        peer.settle()?;
     }
     Ok(())
 }

@@ -51,7 +51,14 @@ impl Scripted {
         peer.send(&Message::Verack)?;
         peer.wait_for("verack", |message| matches!(message, Message::Verack))?;
         peer.send(&Message::SendCompact(SendCompact { announce: true, version: 2 }))?;
+        peer.settle()?;
         Ok(peer)
+    }
+
+    /// Waits until the node has read all that was sent, and answers what it asked meanwhile.
+    pub fn settle(&mut self) -> Result<(), BenchError> {
+        self.send(&Message::Ping(Some(7)))?;
+        self.wait_for("pong", |message| matches!(message, Message::Pong(_))).map(drop)
     }
 
     /// Sends a message.
@@ -73,7 +80,7 @@ impl Scripted {
         self.stream.write_all(frame).map_err(at("a scripted peer"))
     }
 
-    /// The next message that satisfies, and when it was here; others are left away, and pings answered.
+    /// The next message that satisfies, and when it was here; others are left away, pings and questions for headers answered.
     pub fn wait_for(
         &mut self,
         what: &str,
@@ -82,8 +89,11 @@ impl Scripted {
         let before = Instant::now();
         while before.elapsed() < PATIENCE {
             while let Some((when, message)) = self.heard.pop_front() {
-                if let Message::Ping(Some(nonce)) = message {
-                    self.send(&Message::Pong(Some(nonce)))?;
+                match message {
+                    Message::Ping(Some(nonce)) => self.send(&Message::Pong(Some(nonce)))?,
+                    // It has nothing that the node lacks; whoever does not answer is dropped in time.
+                    Message::GetHeaders(_) => self.send(&Message::Headers(Vec::new()))?,
+                    _ => {}
                 }
                 if wanted(&message) {
                     return Ok((when, message));

@@ -48,6 +48,24 @@ impl Rpc {
         serde_json::from_slice(&bytes).map_err(|error| BenchError::Wrong(format!("{method}: {error}")))
     }
 
+    /// Takes the node to the day of this block, and the block to the node; one that has it already is content.
+    pub fn step_onto(&mut self, block: &[u8]) -> Result<(), BenchError> {
+        self.set_time_of(block)?;
+        let answer = self.call("submitblock", json!([stdx::hex::encode(block)]))?;
+        match answer.as_str() {
+            None | Some("duplicate") => Ok(()),
+            Some(word) => Err(BenchError::Wrong(format!("submitblock: {word}"))),
+        }
+    }
+
+    /// Sets the node's clock a minute behind the time of this block: a forged chain ends years ago, and nobody relays for
+    /// one whose chain is old.
+    pub fn set_time_of(&mut self, block: &[u8]) -> Result<(), BenchError> {
+        let time = block.get(68..72).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+        let time_s = time.ok_or_else(|| BenchError::Wrong("a block without a header".to_owned()))?;
+        self.call("setmocktime", json!([time_s + 60])).map(drop)
+    }
+
     /// Sends a body and reads the answer's.
     pub fn ask(&mut self, body: &str) -> Result<Vec<u8>, BenchError> {
         let name = format!("JSON-RPC of {}", self.address);

@@ -93,6 +93,7 @@ impl<C: Chain> Hub<C> {
             return self.misbehaved(id, "non-continuous headers sequence");
         }
         if headers.iter().any(|header| check_proof_of_work(&header.hash(), header.bits, &self.params).is_err()) {
+            log::debug!(target: "validation", "a header of peer={}: high-hash, proof of work failed", id.0);
             return self.misbehaved(id, "header with invalid proof of work");
         }
         let last = last.hash();

@@ -34,8 +34,7 @@ impl Chain {
     /// Opens the store, or makes one that holds the genesis block, and learns the headers it has seen.
     pub fn open(world: World, options: Options) -> Result<Chain, ChainError> {
         let params = Arc::new(options.params.clone());
-        let mut tag_key_seed = [0; 16];
-        tag_key_seed.copy_from_slice(&options.secret[..16]);
+        let tag_key_seed = *options.secret.first_chunk().expect("32 bytes");
         let store_options = store::Options { tag_key_seed };
         let mut store = Store::open(world.disk.clone(), &options.datadir, &params, &store_options)?;
         if let Some(folder) = &options.own_blocks {

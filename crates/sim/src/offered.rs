@@ -126,6 +126,7 @@ impl<'a> Offer<'a> {
         options.own_blocks = Some(BLOCKS.into());
         options.memory_bytes = 400_000;
         options.skip_scripts = true;
+        options.block_filters = true; // as the states compared with have them
         let chain = Chain::open(world, options).map_err(Fall::of)?;
         Ok(Life { data: data.clone(), handle: chain.handle(), chain, answers: Arc::default() })
     }

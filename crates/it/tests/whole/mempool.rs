@@ -24,7 +24,7 @@ struct Asked {
 
 impl Asked {
     fn start(datadir: &Path, more: &[&str]) -> Asked {
-        let mut all = vec!["--p2p", "off", "--electrum-listen", "off"];
+        let mut all = vec!["--p2p", "off"];
         all.extend(more);
         let mut node = Node::start_with(datadir, "own".as_ref(), &all);
         node.wait_for(|status| status["phase"] == "following" && status["mempool"].is_object());

@@ -227,10 +227,18 @@ impl<C: Chain> Hub<C> {
             (Judgement::Invalid(_), _) => {}
             (Judgement::Mutated(word), sender) => {
                 self.window.lost(hash);
-                // Two transactions may share an identifier: a block put together here says nothing about its sender.
-                if let Some((id, false)) = sender {
-                    self.window.spoiled(id.0, hash); // who may misbehave stays, and would send the same again
-                    self.misbehaved(id, word);
+                match sender {
+                    Some((id, false)) => {
+                        self.window.spoiled(id.0, hash); // who may misbehave stays, and would send the same again
+                        self.misbehaved(id, word);
+                    }
+                    // Two transactions may share an identifier: a block put together here says nothing about its sender.
+                    // What he sends whole does (Core: `READ_STATUS_FAILED`).
+                    Some((id, true)) if self.talks.contains_key(&id) => {
+                        self.window.expect(id.0, hash, self.now_ms());
+                        self.request_as(id, &[*hash], InventoryKind::WitnessBlock);
+                    }
+                    _ => {}
                 }
             }
         }

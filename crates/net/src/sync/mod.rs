@@ -6,6 +6,7 @@
 //!
 //! Pure state machines: they hold no socket and no chain. `hub` feeds them and carries out what they ask for.
 
+mod action;
 mod bound;
 mod low_work;
 mod supplier;
@@ -13,6 +14,7 @@ mod window;
 #[cfg(test)]
 mod window_tests;
 
+pub use action::{Action, Arrival, PartReason};
 pub use bound::Waiting;
 pub use low_work::{LowWork, LowWorkError, Start, Taken};
-pub use window::{Action, Arrival, Limits, PartReason, PeerId, Room, Window};
+pub use window::{Limits, PeerId, Room, Window};

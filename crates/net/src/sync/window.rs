@@ -18,10 +18,10 @@
 //!   or stays far below the others while the line is the bound, is parted with.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 
 use primitives::BlockHash;
 
+use super::action::{Action, Arrival, PartReason};
 use super::bound::{Bound, Waiting};
 use super::supplier::{FIRST_ORDER_MS, Peer};
 
@@ -75,67 +75,6 @@ const SLOWER_THAN_QUICKEST: u64 = 4;
 const COMPARED_PEERS_MIN: usize = 4;
 /// A peer so many times slower than the median is replaced.
 const SLOWER_THAN_MEDIAN: u64 = 10;
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Ask the peer for these blocks, heights ascending.
-    Request {
-        /// Whom.
-        peer: PeerId,
-        /// Which.
-        blocks: Vec<BlockHash>,
-    },
-    /// Close the connection and look for another peer.
-    Part {
-        /// Whose.
-        peer: PeerId,
-        /// Why.
-        why: PartReason,
-    },
-}
-
-/// Why a peer is parted with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartReason {
-    /// Nothing came for so long while blocks were on order.
-    Silent {
-        /// How long.
-        ms: u64,
-    },
-    /// Its rate stayed far below the others'.
-    Slow {
-        /// Its rate.
-        bytes_per_s: u64,
-        /// The median of all.
-        median_bytes_per_s: u64,
-    },
-}
-
-impl fmt::Display for PartReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PartReason::Silent { ms } => write!(f, "no block for {ms} ms while some were on order"),
-            PartReason::Slow { bytes_per_s, median_bytes_per_s } => {
-                write!(f, "{bytes_per_s} bytes a second where others have {median_bytes_per_s}")
-            }
-        }
-    }
-}
-
-/// What an arriving block is to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// The first copy of a block of the window.
-    Wanted {
-        /// Its height.
-        height: u32,
-    },
-    /// A copy came before.
-    Again,
-    /// Nobody asked for it, or it left the window meanwhile.
-    Unasked,
-}
 
 /// What the chain could take now, on top of what it was given, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

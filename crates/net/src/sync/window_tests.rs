@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use primitives::BlockHash;
 use stdx::random::Random;
 
-use super::window::{Action, Arrival, Limits, PeerId, Room, Window};
+use super::action::{Action, Arrival};
+use super::window::{Limits, PeerId, Room, Window};
 
 const BLOCK_BYTES_MAX: u64 = 2_000_000;
 

@@ -187,6 +187,7 @@ impl Chains {
             && Block::parse(bytes.clone()).unwrap().tx(0).input(0).script_sig()[5] == INVALID_MARK
         {
             self.invalidate(hash);
+            self.connect(); // blocks of the branch that is best now may be here
             return Judgement::Invalid("bad-blk-mark");
         }
         self.places.get_mut(&hash).unwrap().has_block = true;

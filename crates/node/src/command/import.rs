@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::{import_mempool, import_peers};
+use super::import_peers;
 use crate::{Failure, say};
 
 /// What became of a file's options.
@@ -192,8 +192,7 @@ fn translate(text: &str) -> Imported {
     put("block_filters", filters.map(|_| "on".to_owned()));
     put("peer_block_filters", last("peerblockfilters").filter(|value| value != "0").map(|_| "on".to_owned()));
     imported.settings.extend(import_peers::settings(chain, &options));
-    imported.settings.extend(import_mempool::settings(&options));
-    let known: [&[&str]; 3] = [&KNOWN, &import_peers::KNOWN, &import_mempool::KNOWN];
+    let known: [&[&str]; 2] = [&KNOWN, &import_peers::KNOWN];
     let is_known = |name: &str| known.iter().any(|known| known.contains(&name));
     for (name, value) in options.iter().filter(|(name, _)| !is_known(name)) {
         let hint = match name.as_str() {

@@ -12,7 +12,6 @@ mod failed_audit;
 pub mod forge;
 pub mod http;
 pub mod import;
-mod import_mempool;
 mod import_peers;
 pub mod reindex;
 pub mod run;

@@ -166,6 +166,10 @@ impl World<'_> {
         let program = self.options.bitcoind.as_deref().expect("asked only where there is one");
         let height = self.blocks.height()?;
         let folder = self.scratch.join("bitcoind");
+        // One that was killed has not kept its chain: it begins anew, as ours does.
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).map_err(at(&folder))?;
+        }
         let mut node = Bitcoind::start(program, &folder, self.blocks, self.options.threads, height)?;
         node.rpc.step_onto(self.first)?;
         Ok(Node { process: node.process, rpc: node.rpc, p2p: node.p2p })

@@ -34,9 +34,8 @@ impl Chain {
     /// Opens the store, or makes one that holds the genesis block, and learns the headers it has seen.
     pub fn open(world: World, options: Options) -> Result<Chain, ChainError> {
         let params = Arc::new(options.params.clone());
-        let tag_key_seed = *options.secret.first_chunk().expect("32 bytes");
-        let store_options = store::Options { tag_key_seed };
-        let mut store = Store::open(world.disk.clone(), &options.datadir, &params, &store_options)?;
+        let keys = store::Options { tag_key_seed: *options.secret.first_chunk().expect("32 bytes") };
+        let mut store = Store::open(world.disk.clone(), &options.datadir, &params, &keys)?;
         if let Some(folder) = &options.own_blocks {
             let key_seed = checksum(OWN_KEY_SEED, &options.secret).to_le_bytes();
             OwnFiles::make_folder(&*world.disk, folder, key_seed)?;

@@ -110,7 +110,8 @@ fn live_together(ours: &Ours, theirs: &Bitcoind) {
         // What their new blocks left out is unconfirmed again on both sides; what they took is not.
         wait("mempools agree after the change", || ours.has_unconfirmed(txid) == theirs.has_unconfirmed(txid));
     }
-    // And we leave theirs.
+    // And we leave theirs, for whichever of both is the best then: they have to take ours.
+    theirs.call("reconsiderblock", json!([left]));
     ours.call("invalidateblock", json!([ours.tip()]));
     ours.mine(3);
     same_tip(ours, theirs, "they follow us to another branch");

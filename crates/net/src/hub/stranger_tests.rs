@@ -15,7 +15,7 @@ use crate::moment::Moment;
 use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::judge;
 use crate::sync::Limits;
-use crate::trials::network::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
+use crate::trials::network_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use crate::wire::{
     BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
 };

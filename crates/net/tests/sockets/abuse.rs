@@ -2,7 +2,7 @@
 //!
 //! What is here is what comes over a socket, said to a node at work. Beside it stand, without sockets: `wire/limit_tests.rs`
 //! (every list at both sides of its limit), `transport/tests.rs` (garbage, packets, frames), `peer/tests.rs` (floods, silence,
-//! slow readers, addresses), `sync` (stalling, chains without work), `trials/network.rs` (liars among honest nodes),
+//! slow readers, addresses), `sync` (stalling, chains without work), `trials/network_tests.rs` (liars among honest nodes),
 //! `hub/stranger_tests.rs` (transactions), `addresses` (a book filled by one attacker, the list of the discouraged).
 
 use std::io::{Read, Write};

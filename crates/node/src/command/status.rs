@@ -34,10 +34,9 @@ fn lines(report: &Json) -> String {
     let number = |path: &str| report.pointer(path).and_then(Json::as_f64).unwrap_or(0.0);
     let count = |path: &str| count_text(number(path) as u64);
     let bytes = |path: &str| bytes_text(number(path) as u64);
+    let seconds = |seconds: u64| duration_text(Duration::from_secs(seconds));
     let word = |path: &str| report.pointer(path).and_then(Json::as_str).unwrap_or("-").to_owned();
-    let time_left = report.pointer("/time_left_s").and_then(Json::as_u64);
-    let percent = report.pointer("/percent").and_then(Json::as_f64);
-    let percent = percent.map_or("unknown share".to_owned(), |percent| format!("{percent:.2} %"));
+    let percent = report["percent"].as_f64().map_or("unknown share".to_owned(), |share| format!("{share:.2} %"));
     let rows = [
         ("chain", word("/chain")),
         ("phase", word("/phase")),
@@ -53,7 +52,7 @@ fn lines(report: &Json) -> String {
                 count("/rates/signatures_per_s")
             ),
         ),
-        ("time left", time_left.map_or("unknown".to_owned(), |s| duration_text(Duration::from_secs(s)))),
+        ("time left", report["time_left_s"].as_u64().map_or("unknown".to_owned(), seconds)),
         ("memory", format!("{} of a budget of {}", bytes("/memory/resident_bytes"), bytes("/memory/budget_bytes"))),
         (
             "signatures",
@@ -87,7 +86,7 @@ fn lines(report: &Json) -> String {
         ("index", bytes("/disk/index_bytes")),
         ("disk free", bytes("/disk/free_bytes")),
         ("electrum", format!("{}, {} sessions", word("/electrum/listen"), count("/electrum/sessions"))),
-        ("up", duration_text(Duration::from_secs(number("/uptime_s") as u64))),
+        ("up", seconds(number("/uptime_s") as u64)),
     ];
     let mut lines: Vec<String> = rows.iter().map(|(name, text)| format!("{name:<10} {text}")).collect();
     if let Some(why) = report.pointer("/refused/why").and_then(Json::as_str) {

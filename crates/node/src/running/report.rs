@@ -208,10 +208,7 @@ impl Reporter {
             },
             "mempool": inner.mempool.get().map(|(mempool, clock)| mempool_json(mempool, &**clock)),
             "peers": inner.peers.get().map(peers),
-            "electrum": {
-                "listen": inner.electrum.get(),
-                "sessions": inner.sessions.get().map_or(0, |count| count()),
-            },
+            "electrum": { "listen": inner.electrum.get(), "sessions": inner.sessions.get().map_or(0, |count| count()) },
         })
     }
 

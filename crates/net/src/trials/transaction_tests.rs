@@ -11,7 +11,7 @@ use chain::policy::Reject;
 use consensus::Work;
 use primitives::{OutPoint, Transaction, Wtxid};
 
-use super::network::{COIN_SAT, Chains, Vice, World, coin, pay};
+use super::network_tests::{COIN_SAT, Chains, Vice, World, coin, pay};
 use crate::hub::Hub;
 use crate::wire::Command;
 

@@ -157,8 +157,11 @@ impl Chain {
     fn end_pass(&mut self) -> Result<(), ChainError> {
         let (behind, done) = {
             let tree = self.tree();
-            let behind = tree.height(tree.best_header()).saturating_sub(tree.height(self.tip));
-            (behind, self.target(&tree) == self.tip)
+            let best_header = tree.best_header();
+            let ahead = tree.height(best_header).saturating_sub(tree.height(self.tip));
+            // Beside the best headers nothing more may come: the blocks of those may be held back.
+            let is_beside = tree.ancestor(best_header, tree.height(self.tip)) != Some(self.tip);
+            (if is_beside { 0 } else { ahead }, self.target(&tree) == self.tip)
         };
         let near = done && (behind < BEHIND_BLOCKS_MAX || self.own_is_absent());
         if near || self.waiting.iter().any(|waiter| waiter.commits) || self.commit_is_due() {

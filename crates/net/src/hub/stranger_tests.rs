@@ -593,6 +593,7 @@ fn a_new_block_goes_on_before_its_scripts_are_judged_and_its_parts_are_served_fr
     let (header, bytes) = mine(&genesis, [1, 2, 3, 4], &[known.clone(), unknown.clone()]);
     let block = Block::parse(bytes.clone()).unwrap();
     stage.strangers.iter_mut().for_each(|stranger| stranger.heard.clear());
+    stage.say(source, &Message::Headers(vec![header]));
     stage.say(source, &Message::CompactBlock(CompactBlock::of(&block, 7)));
     let asked = stage.heard(source, |message| match message {
         Message::GetBlockTxs(request) => Some(request.indexes.clone()),

@@ -71,6 +71,8 @@ const JUDGED_AFTER_BLOCKS: u32 = 2;
 /// A peer that would take so many times as long as the quickest gets no block before the quickest has room again: a copy
 /// from elsewhere would be asked for anyway.
 const SLOWER_THAN_QUICKEST: u64 = 4;
+/// Blocks that any peer may have on order near the chain's end.
+const NEAR_ORDERS: usize = 16;
 /// Least number of peers to compare with.
 const COMPARED_PEERS_MIN: usize = 4;
 /// A peer so many times slower than the median is replaced.
@@ -122,6 +124,8 @@ pub struct Window {
     mean_bytes: u64,
     seen: u64,
     room: Room,
+    /// Blocks that any peer may have on order, whatever it has shown.
+    least: usize,
     bound: Bound,
 }
 
@@ -139,6 +143,7 @@ impl Window {
             mean_bytes: FIRST_SIZE_BYTES,
             seen: 0,
             room: Room::default(),
+            least: 0,
             bound: Bound::default(),
         }
     }
@@ -171,6 +176,17 @@ impl Window {
     /// What the chain could take now; without, as much as is asked for.
     pub fn set_room(&mut self, room: Room) {
         self.room = room;
+    }
+
+    /// With `near`, the chain's end is not far: all that a peer tells of is asked for at once, 16 blocks at most (Core:
+    /// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`); what it delivers need not be learned first.
+    pub fn set_near(&mut self, near: bool) {
+        self.least = if near { NEAR_ORDERS } else { 0 };
+    }
+
+    /// True where a peer was asked for a block and has not answered.
+    pub fn has_order(&self, peer: PeerId, hash: &BlockHash) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.orders.iter().any(|(order, _)| order == hash))
     }
 
     /// Blocks on order from a peer.
@@ -207,6 +223,13 @@ impl Window {
         }
     }
 
+    /// A peer has no block below `lowest`, and may have `most` on order.
+    pub fn serves(&mut self, peer: PeerId, lowest: u32, most: usize) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            (peer.lowest, peer.most) = (lowest, most);
+        }
+    }
+
     /// True for a block of the window that is not here.
     pub fn wants(&self, hash: &BlockHash) -> bool {
         self.places.get(hash).is_some_and(|height| self.slots[(height - self.first) as usize].bytes.is_none())
@@ -220,6 +243,11 @@ impl Window {
         {
             self.order(at, peer, FIRST_ORDER_MS, now_ms);
         }
+    }
+
+    /// A peer will not be waited for with this block.
+    pub fn cancel(&mut self, peer: PeerId, hash: &BlockHash) {
+        self.settle(peer, hash);
     }
 
     /// A block that was here is not: it could not be kept, or is not what its header says.
@@ -370,7 +398,7 @@ impl Window {
             // Peers differ in what they have: a block that none has room for may be followed by one that some has.
             match self.quickest(at) {
                 Some((peer, ms)) => placed.push((at, self.order(at, peer, ms, now_ms))),
-                None if self.peers.values().all(|peer| peer.orders.len() >= peer.room) => break,
+                None if !self.peers.values().any(|peer| peer.has_room(self.least)) => break,
                 None => {}
             }
         }
@@ -402,13 +430,13 @@ impl Window {
     fn quickest(&self, at: usize) -> Option<(PeerId, u64)> {
         let height = self.first + at as u32;
         let asked = |id: &PeerId| self.slots[at].orders.iter().any(|order| order.peer == *id);
-        let able = self.peers.iter().filter(|(id, peer)| peer.height >= height && !asked(id));
+        let able = self.peers.iter().filter(|(id, peer)| peer.has(height) && !asked(id));
         let best_rate = self.peers.values().filter_map(Peer::rate_per_s).max();
         let timed = able.map(|(&id, peer)| (peer.expected_ms(1, self.mean_bytes, best_rate), id, peer));
         let (mut quickest_ms, mut free) = (u64::MAX, None::<(u64, PeerId)>);
         for (ms, id, peer) in timed {
             quickest_ms = quickest_ms.min(ms);
-            if peer.orders.len() < peer.room && free.is_none_or(|known| (ms, id) < known) {
+            if peer.has_room(self.least) && free.is_none_or(|known| (ms, id) < known) {
                 free = Some((ms, id));
             }
         }

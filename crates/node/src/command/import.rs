@@ -67,9 +67,10 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 
 /// Options that are taken over, or need no setting here.
 #[rustfmt::skip]
-const KNOWN: [&str; 56] = [
+const KNOWN: [&str; 57] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
-    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rest",
+    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue",
+    "rpcservertimeout", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
     "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
     "dustrelayfee", "bytespersigop", "permitbaremultisig", "datacarrier", "datacarriersize", "acceptnonstdtxn",
@@ -168,6 +169,7 @@ fn translate(text: &str) -> Imported {
     put("rpc_whitelist", Some(all("rpcwhitelist").join(" ")));
     put("rpc_threads", last("rpcthreads"));
     put("rpc_workqueue", last("rpcworkqueue"));
+    put("rpc_timeout_s", last("rpcservertimeout"));
     put("rest", last("rest").map(|value| if value == "0" { "off" } else { "on" }.to_owned()));
     put("threads", last("par").filter(|value| value.parse::<u32>().is_ok_and(|threads| threads > 0)));
     // Core's dbcache is beside the mempool, and ours holds both.

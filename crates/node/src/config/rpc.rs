@@ -32,6 +32,8 @@ pub struct RpcSettings {
     pub threads: usize,
     /// Calls that wait.
     pub queue_max: usize,
+    /// Seconds for a request to come, and for its answer to be taken.
+    pub timeout_s: u64,
     /// REST too.
     pub rest: bool,
 }
@@ -82,6 +84,7 @@ pub fn resolve(
         },
         threads: whole(layers, "rpc_threads") as usize,
         queue_max: whole(layers, "rpc_workqueue") as usize,
+        timeout_s: whole(layers, "rpc_timeout_s"),
         rest: word(layers, "rest") == "on",
     }))
 }

@@ -14,7 +14,7 @@ use primitives::{Block, BlockHash};
 use super::talk::Pending;
 use super::{Chain, Hub, JUDGED_BLOCKS_MAX, Judgement, Newest, Place};
 use crate::peer::{COMPACT_VERSION, End, PeerId};
-use crate::sync::{Action, Arrival};
+use crate::sync::{Action, Arrival, PartReason};
 use crate::wire::limits::GETDATA_SENT_MAX;
 use crate::wire::{
     BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Reconstruction,
@@ -49,7 +49,13 @@ impl<C: Chain> Hub<C> {
         for action in self.window.plan(self.now_ms()) {
             match action {
                 Action::Request { peer, blocks } => self.request(PeerId(peer), &blocks),
-                Action::Part { peer, .. } => self.end(PeerId(peer), End::ClosedByUs("its blocks come too slowly")),
+                Action::Part { peer, why } => {
+                    let why = match why {
+                        PartReason::Stalls { .. } => "Peer is stalling block download",
+                        _ => "its blocks come too slowly",
+                    };
+                    self.end(PeerId(peer), End::ClosedByUs(why));
+                }
             }
         }
         self.announce();
@@ -75,10 +81,25 @@ impl<C: Chain> Hub<C> {
 
     /// Validation may have got further, or stand on a branch that is to be left.
     fn follow_tip(&mut self) {
-        let connected = self.chain.common_height(&self.chain.connected().hash);
-        match connected + 1 < self.window.first() {
-            true => self.window.cut(connected + 1),
-            false => self.window.connected(connected),
+        let connected = self.chain.connected();
+        let fork = self.chain.common_height(&connected.hash);
+        if fork < connected.height {
+            return self.pass_over_kept(fork);
+        }
+        match fork + 1 < self.window.first() {
+            true => self.window.cut(fork + 1),
+            false => self.window.connected(fork),
+        }
+    }
+
+    /// Validation stands on a branch that is to be left, and leaves it once the best headers' blocks have more work: those that
+    /// are here wait for the others, however many there are, and not the other way round.
+    fn pass_over_kept(&mut self, fork: u32) {
+        self.window.connected(fork);
+        while let Some(hash) = self.window.lowest()
+            && self.chain.find(&hash).is_some_and(|place| place.has_block)
+        {
+            self.window.connected(self.window.first());
         }
     }
 

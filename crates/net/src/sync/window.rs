@@ -14,8 +14,8 @@
 //!   was asked for, and shrinks with each that takes long; the lowest heights go to whoever would deliver first, by the
 //!   rates measured. So a line of any length is full, and a peer at a hundredth of the others' rate holds one block.
 //! - **Nobody waits for one peer.** A block whose delivery is late, or that idle peers could bring sooner, is asked for
-//!   a second time elsewhere, from the lowest height on; the first copy counts. Who lets the lowest block wait for long,
-//!   or stays far below the others while the line is the bound, is parted with.
+//!   a second time elsewhere, from the lowest height on; the first copy counts. Who holds up all others, lets blocks wait for
+//!   long, or stays far below the others while the line is the bound, is parted with.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -23,6 +23,7 @@ use primitives::BlockHash;
 
 use super::action::{Action, Arrival, PartReason};
 use super::bound::{Bound, Waiting};
+use super::stall::Stall;
 use super::supplier::{FIRST_ORDER_MS, Peer};
 
 /// A connection's number, never used twice.
@@ -33,7 +34,7 @@ pub type PeerId = u64;
 pub struct Limits {
     /// Bytes asked for or waiting for validation.
     pub bytes_ahead_max: u64,
-    /// Blocks asked for or waiting: 32 bytes and some each.
+    /// Blocks asked for or waiting; Core's `BLOCK_DOWNLOAD_WINDOW`.
     pub blocks_ahead_max: usize,
     /// Blocks on order from one peer; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER` is 16, and honest peers serve any number.
     pub blocks_per_peer_max: usize,
@@ -47,7 +48,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             bytes_ahead_max: 256 << 20,
-            blocks_ahead_max: 4096,
+            blocks_ahead_max: 1_024,
             blocks_per_peer_max: 128,
             ordered_ms: 2_000,
             silence_ms_max: 20_000,
@@ -59,6 +60,8 @@ impl Default for Limits {
 const COPIES_MAX: usize = 3;
 /// Least time before a delivery is called late; beyond it, twice the expected time.
 const LATE_MS_MIN: u64 = 500;
+/// Time an order has before the same block is asked of somebody quicker.
+const SOONER_AFTER_MS: u64 = 250;
 /// Blocks from the lowest on that are looked at for late ones: validation will not get further before the next look.
 const LOOKED_AT: usize = 256;
 /// Size assumed before any block has come.
@@ -97,6 +100,7 @@ impl Default for Room {
 #[derive(Clone, Copy)]
 struct Order {
     peer: PeerId,
+    since_ms: u64,
     /// When it is late.
     due_ms: u64,
 }
@@ -127,6 +131,7 @@ pub struct Window {
     /// Blocks that any peer may have on order, whatever it has shown.
     least: usize,
     bound: Bound,
+    stall: Stall,
 }
 
 impl Window {
@@ -145,12 +150,18 @@ impl Window {
             room: Room::default(),
             least: 0,
             bound: Bound::default(),
+            stall: Stall::default(),
         }
     }
 
     /// The block validation needs next.
     pub fn first(&self) -> u32 {
         self.first
+    }
+
+    /// Its hash, where it is in the window.
+    pub fn lowest(&self) -> Option<BlockHash> {
+        self.slots.front().map(|slot| slot.hash)
     }
 
     /// The height after the highest block in the window: where [`Window::extend`] goes on.
@@ -304,6 +315,7 @@ impl Window {
                 self.forget(slot);
             }
             self.first += 1;
+            self.stall.connected();
         }
     }
 
@@ -342,6 +354,11 @@ impl Window {
         for (at, peer) in self.order_new(now_ms).into_iter().chain(self.order_copies(now_ms)) {
             requests.entry(peer).or_default().push((self.first + at as u32, self.slots[at].hash));
         }
+        if let Some((peer, ms)) = self.stall.note(self.holder(), now_ms) {
+            self.leave(peer);
+            requests.remove(&peer);
+            actions.push(Action::Part { peer, why: PartReason::Stalls { ms } });
+        }
         for (peer, mut blocks) in requests {
             blocks.sort_unstable_by_key(|(height, _)| *height);
             let blocks = blocks.into_iter().map(|(_, hash)| hash).collect();
@@ -358,6 +375,16 @@ impl Window {
         self.waiting_bytes + ordered_bytes <= self.limits.bytes_ahead_max
             && ordered_bytes <= self.room.queue_bytes
             && (ordered_bytes <= self.room.memory_bytes || self.bound.is_the_line())
+    }
+
+    /// Who holds up the window: nothing more may be asked for of somebody who has more, and the block validation needs next was
+    /// asked of that peer first. When it delivered last stands beside it.
+    fn holder(&self) -> Option<(PeerId, u64)> {
+        let first = self.slots.front().filter(|slot| slot.bytes.is_none())?;
+        let is_full = self.room() == 0 || !self.has_room_for_one();
+        let has_more = |peer: &Peer| peer.has(self.end()) && peer.has_room(self.least);
+        let order = first.orders.first().filter(|_| is_full && self.peers.values().any(has_more))?;
+        Some((order.peer, self.peers.get(&order.peer)?.heard_ms))
     }
 
     /// Peers to part with; their orders are free again.
@@ -417,7 +444,8 @@ impl Window {
             let Some((peer, ms)) = self.quickest(at) else { continue };
             let late = now_ms > due_ms;
             // Of the block validation waits for, a copy is had wherever it comes in half the time.
-            let sooner = due_ms > now_ms + 2 * ms.max(LATE_MS_MIN);
+            let is_young = slot.orders.iter().any(|order| now_ms < order.since_ms + SOONER_AFTER_MS);
+            let sooner = !is_young && due_ms > now_ms + 2 * ms.max(LATE_MS_MIN);
             let idle = self.peers[&peer].orders.is_empty();
             if late || (sooner && (at == 0 || idle)) {
                 placed.push((at, self.order(at, peer, ms, now_ms)));
@@ -453,7 +481,7 @@ impl Window {
         let slot = &mut self.slots[at];
         peer.orders.push((slot.hash, now_ms));
         self.ordered += usize::from(slot.orders.is_empty());
-        slot.orders.push(Order { peer: id, due_ms: now_ms + (2 * ms).max(LATE_MS_MIN) });
+        slot.orders.push(Order { peer: id, since_ms: now_ms, due_ms: now_ms + (2 * ms).max(LATE_MS_MIN) });
         id
     }
 

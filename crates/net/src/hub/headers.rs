@@ -13,7 +13,7 @@ use primitives::{BlockHash, Header};
 
 use super::talk::Asking;
 use super::{Chain, HeadersRefusal, Hub, Place};
-use crate::peer::{End, PeerId, Permissions};
+use crate::peer::{ConnectionKind, End, PeerId, Permissions};
 use crate::sync::{LowWork, LowWorkError, Start};
 use crate::wire::limits::HEADERS_MAX;
 use crate::wire::{Inventory, LocatorRequest, Message, Services};
@@ -51,6 +51,10 @@ impl<C: Chain> Hub<C> {
     /// True for a peer that says it has blocks, all of them or the last (Core: `CanServeBlocks`).
     fn promises_blocks(&self, id: PeerId) -> bool {
         let services = self.services_of(id);
+        let kind = self.talks.get(&id).map(|talk| talk.peer.setup().kind);
+        if kind == Some(ConnectionKind::AddressFetch) {
+            return false; // it is asked for addresses and left
+        }
         services.has(Services::NETWORK) || services.has(Services::NETWORK_LIMITED)
     }
 

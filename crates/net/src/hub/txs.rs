@@ -112,10 +112,16 @@ impl<C: Chain> Hub<C> {
             return;
         }
         if self.refuses_txs(id) {
+            let name = Txid(names[0].hash());
+            log::debug!(
+                target: "net",
+                "transaction ({name}) inv sent in violation of protocol, disconnecting peer={}", id.0
+            );
             return self.end(id, End::ClosedByUs("transaction inv sent in violation of protocol"));
         }
         let is_initial_download = self.chain.is_initial_download();
         for name in names {
+            log::trace!(target: "net", "got inv: {name} peer={}", id.0);
             self.note_known_tx(id, &name.hash());
             if !is_initial_download {
                 self.txs.download.announced(id, name, &*self.txs.pool, self.now.monotonic);

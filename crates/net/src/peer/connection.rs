@@ -81,6 +81,8 @@ pub struct Peer {
     messages: Bucket,
     getaddr_came: bool,
     ended: bool,
+    /// It said something at a wrong time.
+    was_untimely: bool,
     /// Something that it sent is not dealt with yet: its pings wait for that too.
     is_busy: bool,
     statistics: Statistics,
@@ -108,6 +110,7 @@ impl Peer {
             messages: Bucket::new(MESSAGES_BURST, MESSAGES_PER_S, MESSAGES_BURST, now),
             getaddr_came: false,
             ended: false,
+            was_untimely: false,
             is_busy: false,
             statistics: Statistics::new(now),
             setup,
@@ -255,6 +258,7 @@ impl Peer {
         }
         let before = self.queue.len();
         self.transport.send(message, self.queue.tail());
+        log::trace!(target: "net", "sending {} peer={}", message.command(), self.setup.id.0);
         self.statistics.sent.count(Some(message.command()), self.queue.len() - before);
     }
 
@@ -379,6 +383,7 @@ impl Peer {
                 return Ok(());
             }
         };
+        log::trace!(target: "net", "received: {command} ({} bytes) peer={}", payload.len(), self.setup.id.0);
         self.messages.charge(cost(command, payload.len()), now);
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
@@ -407,6 +412,12 @@ impl Peer {
         let own_version = || version_of(&local, setup, nonce, now);
         match self.handshake.take(&message, &local, now, own_version)? {
             Answer::Nothing => {}
+            Answer::Ignored(why) => {
+                // The first of them is worth a line; how many follow is the peer's choice.
+                if !std::mem::replace(&mut self.was_untimely, true) {
+                    log::debug!(target: "net", "{}", why.line(message.command(), self.setup.id));
+                }
+            }
             Answer::Send(answers) => {
                 answers.iter().for_each(|answer| self.put(answer));
                 if self.setup.kind.is_outbound() && self.setup.kind.relays_addresses() {

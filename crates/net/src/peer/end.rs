@@ -108,7 +108,7 @@ impl fmt::Display for End {
             End::PingTimeout { waited } => write!(f, "ping timeout: {:.6}s", waited.as_secs_f64()),
             End::SendQueueFull => f.write_str("send queue full"),
             End::SlowReader => f.write_str("reads too slowly"),
-            End::FeelerDone => f.write_str("feeler done"),
+            End::FeelerDone => f.write_str("feeler connection completed"),
             End::AddressesFetched => f.write_str("addresses fetched"),
             End::ClosedByPeer => f.write_str("closed by peer"),
             End::ClosedByUs(reason) => f.write_str(reason),

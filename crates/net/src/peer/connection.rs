@@ -337,17 +337,21 @@ impl Peer {
     }
 
     fn check_times(&mut self, now: Moment) -> Result<(), End> {
+        let is_fetch = self.setup.kind == ConnectionKind::AddressFetch && self.handshake.is_done();
+        if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {
+            return Err(End::AddressesFetched);
+        }
         if now.since(&self.statistics.connected) <= Duration::from_secs(self.local.handshake_timeout_s) {
             return Ok(());
         }
         let idle = |last: Option<Moment>| last.is_none_or(|last| now.since(&last) > ping::TIMEOUT);
+        let (received, sent) = (self.statistics.received.last.is_some(), self.statistics.sent.last.is_some());
+        if !received || !sent {
+            return Err(End::NoMessage { seconds: self.local.handshake_timeout_s, received, sent });
+        }
         if !self.handshake.is_done() {
             let is_encrypting = self.setup.encrypted && self.transport.kind() == TransportKind::Detecting;
             return Err(if is_encrypting { End::TransportTimeout } else { End::HandshakeTimeout });
-        }
-        let is_fetch = self.setup.kind == ConnectionKind::AddressFetch;
-        if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {
-            return Err(End::AddressesFetched);
         }
         if idle(self.statistics.sent.last) {
             return Err(End::SendTimeout);

@@ -162,7 +162,7 @@ impl Handshake {
         own_version: impl FnOnce() -> Message,
     ) -> Result<Answer, End> {
         if self.kind.expects_services() && !version.services.has(local.required) {
-            return Err(End::ServicesMissing { offered: version.services });
+            return Err(End::ServicesMissing { offered: version.services, wanted: local.required });
         }
         if version.protocol < PROTOCOL_MIN {
             return Err(End::ObsoleteVersion { protocol: version.protocol });

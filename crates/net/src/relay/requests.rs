@@ -19,7 +19,7 @@ use crate::siphash::siphash;
 use crate::wire::{Inventory, InventoryKind};
 
 /// A transaction by one of its two identifiers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TxName {
     /// Whatever its witnesses.
     Txid(Txid),

@@ -253,8 +253,6 @@ fn a_pong_waits_for_the_last_of_many_blocks() {
     assert_eq!(stage.hub.chain().waiting.len(), 40);
     stage.strangers[who].heard.clear();
     stage.say(who, &Message::MemPool); // nothing is answered before its turn
-    let before = stage.strangers[who].peer.latency().least;
-    assert!(before.is_some(), "the first ping was answered");
     let waits = |stage: &Stage| stage.hub.peer(stage.strangers[0].id).is_some();
     for (header, _) in &chain[..39] {
         stage.hub.judged(&header.hash(), Judgement::Tried, stage.now);

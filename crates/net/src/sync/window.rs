@@ -76,6 +76,8 @@ const JUDGED_AFTER_BLOCKS: u32 = 2;
 const SLOWER_THAN_QUICKEST: u64 = 4;
 /// Blocks that any peer may have on order near the chain's end.
 const NEAR_ORDERS: usize = 16;
+/// How long a peer may be silent with orders open near the chain's end; Core's `BLOCK_DOWNLOAD_TIMEOUT_BASE`.
+const NEAR_SILENCE_MS_MAX: u64 = 10 * 60 * 1_000;
 /// Least number of peers to compare with.
 const COMPARED_PEERS_MIN: usize = 4;
 /// A peer so many times slower than the median is replaced.
@@ -295,8 +297,19 @@ impl Window {
         for (hash, here) in blocks {
             assert!(self.room() > 0, "no more than there is room for");
             self.places.insert(hash, self.end());
-            self.slots.push_back(Slot { hash, orders: Vec::new(), bytes: here.then_some(0) });
+            // What was asked for before it left the window is still on its way.
+            let orders = if here { Vec::new() } else { self.orders_for(&hash) };
+            self.ordered += usize::from(!orders.is_empty());
+            self.slots.push_back(Slot { hash, orders, bytes: here.then_some(0) });
         }
+    }
+
+    fn orders_for(&self, hash: &BlockHash) -> Vec<Order> {
+        let of = |(id, peer): (&PeerId, &Peer)| {
+            let (_, since_ms) = *peer.orders.iter().find(|(order, _)| order == hash)?;
+            Some(Order { peer: *id, since_ms, due_ms: since_ms + 2 * FIRST_ORDER_MS })
+        };
+        self.peers.iter().filter_map(of).collect()
     }
 
     /// The best headers are others from `height` on, or validation is to go on from there.
@@ -401,7 +414,9 @@ impl Window {
             let shown = peer.blocks >= JUDGED_AFTER_BLOCKS
                 && peer.began_ms.is_some_and(|began_ms| now_ms >= began_ms + JUDGED_AFTER_MS);
             let rate = peer.rate_per_s().filter(|_| compared && shown);
-            if silent_ms > self.limits.silence_ms_max {
+            // Near the end there is no hurry: a block may take its time on a slow line, and is asked for elsewhere meanwhile.
+            let silence_ms_max = if self.least > 0 { NEAR_SILENCE_MS_MAX } else { self.limits.silence_ms_max };
+            if silent_ms > silence_ms_max {
                 parted.push((id, PartReason::Silent { ms: silent_ms }));
             } else if let Some(bytes_per_s) = rate.filter(|rate| rate * SLOWER_THAN_MEDIAN < median) {
                 parted.push((id, PartReason::Slow { bytes_per_s, median_bytes_per_s: median }));

@@ -160,13 +160,13 @@ impl<C: Chain> Hub<C> {
         }
         let (mut missing, mut at) = (Vec::new(), place);
         while is_beside(&at) {
-            if !at.has_block && !self.fetching.contains_key(&at.hash) && !self.judging.contains_key(&at.hash) {
+            if !at.has_block && !self.is_fetched(&at.hash) {
                 missing.push(at.hash);
             }
             let Some(parent) = self.chain.find(&at.header.previous) else { return };
             at = parent;
         }
-        let under_way = self.fetching.values().filter(|by| **by == id).count();
+        let under_way = self.fetching.values().filter(|(by, _)| *by == id).count();
         let wanted: Vec<BlockHash> =
             missing.into_iter().rev().take(BRANCH_FETCHED_MAX.saturating_sub(under_way)).collect();
         wanted.iter().for_each(|hash| self.note_fetching(*hash, id));
@@ -225,6 +225,10 @@ impl<C: Chain> Hub<C> {
             (Judgement::Invalid(word), Some((id, false))) => self.misbehaved(id, word),
             // Compact blocks may be told of before they are judged (BIP 152): who does so is not at fault.
             (Judgement::Invalid(_), _) => {}
+            (Judgement::Malformed, sender) => {
+                self.window.lost(hash);
+                sender.into_iter().for_each(|(id, _)| self.window.spoiled(id.0, hash));
+            }
             (Judgement::Mutated(word), sender) => {
                 self.window.lost(hash);
                 match sender {
@@ -263,14 +267,23 @@ impl<C: Chain> Hub<C> {
             log::debug!(target: "net", "Ignoring low-work compact block from peer {}", id.0);
             return;
         }
+        // Of a block beside the best headers, only what is not here is asked for.
+        let is_near = parent.height < self.chain.tip().height.saturating_add(COMPACT_AHEAD_MAX);
+        let is_first = is_near && !self.is_fetched(&hash);
+        if is_first {
+            self.note_fetching(hash, id);
+        }
         self.take_headers(id, vec![header]);
         self.follow_headers();
         self.follow_tip();
         self.extend_window();
-        let near = self.chain.find(&hash).filter(|place| {
-            !place.has_block && place.height <= self.chain.tip().height.saturating_add(COMPACT_AHEAD_MAX)
-        });
-        if near.is_some() && self.window.wants(&hash) && self.talks.contains_key(&id) {
+        let is_in_window = self.window.wants(&hash);
+        let is_beside = !is_in_window && self.is_fetched_from(&hash, id) && self.is_welcome(&hash);
+        if is_first && !is_beside {
+            self.fetching.remove(&hash);
+        }
+        let is_missing = self.chain.find(&hash).is_some_and(|place| !place.has_block);
+        if is_near && is_missing && (is_in_window || is_beside) && self.talks.contains_key(&id) {
             self.put_together(id, hash, compact);
         }
     }

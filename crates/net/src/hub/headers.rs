@@ -124,6 +124,8 @@ impl<C: Chain> Hub<C> {
             return;
         }
         self.note_known(id, &last);
+        // Told anew, a block is worth asking for again, though the peer's last copy of it was damaged.
+        self.window.tells(id.0, self.chain.common_height(&last));
         if !full {
             if let Some(talk) = self.talks.get_mut(&id) {
                 talk.branch = Some(last);

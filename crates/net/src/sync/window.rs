@@ -207,6 +207,13 @@ impl Window {
         }
     }
 
+    /// A peer tells of the block at `height` of our best headers: it has it, whatever was said of it before.
+    pub fn tells(&mut self, peer: PeerId, height: u32) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.height = peer.height.max(height);
+        }
+    }
+
     /// True for a block of the window that is not here.
     pub fn wants(&self, hash: &BlockHash) -> bool {
         self.places.get(hash).is_some_and(|height| self.slots[(height - self.first) as usize].bytes.is_none())
@@ -232,7 +239,7 @@ impl Window {
         }
     }
 
-    /// A peer's copy of a block is bad: another's is wanted, and not his again.
+    /// A peer's copy of a block is bad: another's is wanted, and not his again unless he tells of it anew.
     pub fn spoiled(&mut self, peer: PeerId, hash: &BlockHash) {
         self.lost(hash);
         if let (Some(&height), Some(peer)) = (self.places.get(hash), self.peers.get_mut(&peer)) {

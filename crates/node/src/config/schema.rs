@@ -432,6 +432,15 @@ const LAST: &[Setting] = &[
     ),
     setting(
         RPC,
+        "rpc_timeout_s",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "30",
+        "s",
+        "Time for a client to send a request and to take its answer; a connection that asks nothing for so long ends.",
+    ),
+    setting(
+        RPC,
         "rest",
         Kind::Choice(&["on", "off"]),
         &[],

@@ -652,6 +652,9 @@ fn a_compact_block_beside_one_that_never_comes_is_put_together() {
     stage.say(source, &compact(&stuck));
     let (header, beside) = mine(&genesis, [2, 2, 3, 4], &[known]);
     stage.strangers[other].heard.clear();
+    // Nobody asked for it: its header is an announcement, and the block is asked for.
+    stage.say(other, &compact(&beside));
+    assert_eq!(stage.heard(other, asked_blocks), [[header.hash().0]]);
     stage.say(other, &compact(&beside));
     let waiting = &stage.hub.chain().waiting;
     assert_eq!(waiting.iter().map(|(hash, _)| *hash).collect::<Vec<_>>(), [header.hash()]);
@@ -693,6 +696,7 @@ fn a_new_block_goes_on_before_its_scripts_are_judged_and_its_parts_are_served_fr
     let (header, bytes) = mine(&genesis, [1, 2, 3, 4], &[known.clone(), unknown.clone()]);
     let block = Block::parse(bytes.clone()).unwrap();
     stage.strangers.iter_mut().for_each(|stranger| stranger.heard.clear());
+    stage.say(source, &Message::Headers(vec![header]));
     stage.say(source, &Message::CompactBlock(CompactBlock::of(&block, 7)));
     let asked = stage.heard(source, |message| match message {
         Message::GetBlockTxs(request) => Some(request.indexes.clone()),

@@ -69,7 +69,8 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 #[rustfmt::skip]
 const KNOWN: [&str; 57] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
-    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rpcservertimeout", "rest",
+    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue",
+    "rpcservertimeout", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
     "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
     "dustrelayfee", "bytespersigop", "permitbaremultisig", "datacarrier", "datacarriersize", "acceptnonstdtxn",

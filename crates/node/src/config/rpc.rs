@@ -32,7 +32,7 @@ pub struct RpcSettings {
     pub threads: usize,
     /// Calls that wait.
     pub queue_max: usize,
-    /// Time for a request, for an answer, and between requests.
+    /// Seconds for a request to come, and for its answer to be taken.
     pub timeout_s: u64,
     /// REST too.
     pub rest: bool,

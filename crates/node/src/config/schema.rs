@@ -436,8 +436,8 @@ const LAST: &[Setting] = &[
         Kind::Whole { min: 1, max: 1_000_000 },
         &[],
         "30",
-        "s",
-        "Time for a client to send a request and to take its answer; a connection that asks nothing for so long ends.",
+        "seconds",
+        "Time for a request to come and for its answer to be taken; a connection without a request ends after it, too.",
     ),
     setting(
         RPC,

@@ -626,6 +626,27 @@ fn a_block_whose_copy_was_damaged_is_asked_of_the_same_peer_when_it_tells_of_it_
 }
 
 #[test]
+fn a_block_that_nobody_asked_for_brings_its_header_only_where_it_is_the_header_s() {
+    let mut stage = Stage::new(25);
+    let trusted = stage.join_with(ConnectionKind::Inbound, Permissions::NO_BAN);
+    let other = stage.join(ConnectionKind::Inbound);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (header, good) = mine(&genesis, [1, 2, 3, 4], &[]);
+    let (_, another) = mine(&genesis, [4, 3, 2, 1], &[]);
+    let mutated = [&good[..80], &another[80..]].concat();
+    let say = |stage: &mut Stage, who: usize, bytes: &[u8]| {
+        stage.say(who, &Message::Block(BlockBytes::new(bytes.to_vec()).unwrap()));
+        stage.try_blocks();
+        crate::hub::Chain::find(stage.hub.chain(), &header.hash()).is_some()
+    };
+    assert!(!say(&mut stage, trusted, &mutated) && !say(&mut stage, trusted, &good[..100]));
+    assert!(!say(&mut stage, other, &good[..100]) && stage.is_here(other), "what cannot be read is passed over");
+    assert!(!say(&mut stage, other, &mutated) && !stage.is_here(other) && stage.is_here(trusted));
+    assert!(say(&mut stage, trusted, &good));
+    assert_eq!(crate::hub::Chain::tip(stage.hub.chain()).hash, header.hash());
+}
+
+#[test]
 fn bytes_that_are_no_block_are_asked_for_elsewhere_and_nobody_is_at_fault() {
     let mut stage = Stage::new(22);
     let (first, second) = (stage.join(ConnectionKind::OutboundFull), stage.join(ConnectionKind::OutboundFull));

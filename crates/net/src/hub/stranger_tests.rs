@@ -17,7 +17,8 @@ use crate::relay::judge;
 use crate::sync::Limits;
 use crate::trials::network_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use crate::wire::{
-    BlockBytes, BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
+    BlockBytes, BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message,
+    SendCompact, Services,
 };
 
 struct Stranger {
@@ -72,6 +73,10 @@ impl Stage {
     }
 
     fn join_with(&mut self, kind: ConnectionKind, permissions: Permissions) -> usize {
+        self.join_as(kind, permissions, |_| ())
+    }
+
+    fn join_as(&mut self, kind: ConnectionKind, permissions: Permissions, change: impl FnOnce(&mut Local)) -> usize {
         let id = PeerId(1 + self.strangers.len() as u64);
         let setup = |kind, permissions| Setup {
             id,
@@ -82,8 +87,9 @@ impl Stage {
             encrypted: false,
         };
         let other = if kind.is_outbound() { ConnectionKind::Inbound } else { ConnectionKind::OutboundFull };
-        let local = Arc::new(Local::new(params().magic, &mut self.random));
-        let peer = Peer::new(setup(other, Permissions::NONE), local, self.now, &mut self.random);
+        let mut local = Local::new(params().magic, &mut self.random);
+        change(&mut local);
+        let peer = Peer::new(setup(other, Permissions::NONE), Arc::new(local), self.now, &mut self.random);
         self.hub.connect(setup(kind, permissions), self.now, &mut self.random);
         self.strangers.push(Stranger { id, peer, heard: Vec::new() });
         self.carry();
@@ -623,6 +629,24 @@ fn a_block_whose_copy_was_damaged_is_asked_of_the_same_peer_when_it_tells_of_it_
     stage.say(who, &Message::Block(BlockBytes::new(good).unwrap()));
     stage.try_blocks();
     assert_eq!(crate::hub::Chain::tip(stage.hub.chain()).hash, header.hash());
+}
+
+#[test]
+fn who_has_no_witnesses_is_not_asked_for_blocks() {
+    let mut stage = Stage::new(26);
+    let old = stage.join_as(ConnectionKind::Inbound, Permissions::NONE, |local| local.services = Services::NETWORK);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (first, _) = mine(&genesis, [1, 2, 3, 4], &[]);
+    let (beside, _) = mine(&genesis, [4, 3, 2, 1], &[]);
+    for header in [first, beside] {
+        stage.say(old, &Message::Headers(vec![header]));
+        stage.pass(30.0);
+        assert!(stage.is_here(old));
+        assert_eq!(stage.heard(old, asked_blocks), Vec::<Vec<[u8; 32]>>::new());
+    }
+    let young = stage.join(ConnectionKind::Inbound);
+    stage.say(young, &Message::Headers(vec![first]));
+    assert_eq!(stage.heard(young, asked_blocks), [[first.hash().0]]);
 }
 
 #[test]

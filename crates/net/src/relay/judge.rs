@@ -30,7 +30,7 @@ pub fn judge(mempool: &SharedMempool, jobs: Vec<TxJob>, time_s: u64) -> Vec<(TxJ
     let alone = alone.into_iter().zip(verdicts.into_iter().map(TxVerdict::One));
     let together = |job: TxJob| {
         let TxJob::Package { parent, child, .. } = &job else { unreachable!("the others were taken out above") };
-        let result = mempool.write().accept_package(&[parent.clone(), child.clone()], time_s, None::<FeeRate>);
+        let result = mempool.accept_package(&[parent.clone(), child.clone()], time_s, None::<FeeRate>);
         (job, TxVerdict::Package(result))
     };
     alone.chain(packages.into_iter().map(together)).collect()

@@ -29,8 +29,8 @@ use crate::{BenchError, machine};
 const LOT: usize = 2_000;
 /// Time between two looks.
 const POLL: Duration = Duration::from_millis(20);
-/// A node that has judged nothing for so long judges no more of what it was sent.
-const QUIET: Duration = Duration::from_secs(2);
+/// A node whose mempool has not changed for so long changes it no more for what it was sent.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// One node.
 #[derive(Clone, Debug, Serialize)]
@@ -42,7 +42,9 @@ struct Filled {
     bound_bytes: u64,
     /// The node with its chain read in, before the first transaction.
     before_bytes: u64,
-    /// With the mempool full.
+    /// When the mempool was full for the first time.
+    first_full_bytes: u64,
+    /// At the end: others have come, and as many have gone.
     resident_bytes: u64,
     /// The most it ever held.
     peak_bytes: u64,
@@ -88,19 +90,19 @@ fn theirs(
     fill("bitcoind", &mut Node { process: node.process, rpc: node.rpc, p2p: node.p2p }, txs)
 }
 
-/// Hands transactions in until the mempool has evicted some or there are no more.
+/// Hands all transactions in, though the mempool be full.
 fn fill(name: &'static str, node: &mut Node, txs: &[Transaction]) -> Result<Filled, BenchError> {
     let before_bytes = node.process.memory_bytes()?.0;
     let mut peer = Scripted::connect(node.p2p, Params::of(Network::Regtest).magic, 77)?;
     let relay_minimum = node.rpc.call("getmempoolinfo", json!([]))?["minrelaytxfee"].as_f64().unwrap_or(0.0);
-    let mut info = Value::Null;
+    let (mut info, mut first_full_bytes) = (Value::Null, 0);
     for (lot, part) in txs.chunks(LOT).enumerate() {
         let messages: Vec<Message> = part.iter().map(|tx| Message::Tx(tx.clone())).collect();
         let frames = peer.frames(&messages);
         peer.send_frame(&frames)?;
         info = settled(node, ((lot + 1) * LOT) as u64)?;
-        if info["mempoolminfee"].as_f64().unwrap_or(0.0) > relay_minimum {
-            break;
+        if first_full_bytes == 0 && info["mempoolminfee"].as_f64().unwrap_or(0.0) > relay_minimum {
+            first_full_bytes = node.process.memory_bytes()?.0;
         }
         if lot % 20 == 19 {
             eprintln!("{name}: {} transactions, {} bytes counted", info["size"], info["usage"]);
@@ -114,6 +116,7 @@ fn fill(name: &'static str, node: &mut Node, txs: &[Transaction]) -> Result<Fill
         counted_bytes: number("usage"),
         bound_bytes: number("maxmempool"),
         before_bytes,
+        first_full_bytes,
         resident_bytes,
         peak_bytes,
         minimum: info["mempoolminfee"].as_f64().unwrap_or(0.0),
@@ -122,12 +125,12 @@ fn fill(name: &'static str, node: &mut Node, txs: &[Transaction]) -> Result<Fill
 
 /// What the mempool says once it has taken so many, or takes no more.
 fn settled(node: &mut Node, wanted: u64) -> Result<Value, BenchError> {
-    let (mut last, mut when) = (0, Instant::now());
+    let (mut last, mut when) = (Value::Null, Instant::now());
     loop {
         let info = node.rpc.call("getmempoolinfo", json!([]))?;
         let size = info["size"].as_u64().unwrap_or(0);
-        if size != last {
-            (last, when) = (size, Instant::now());
+        if info["total_fee"] != last {
+            (last, when) = (info["total_fee"].clone(), Instant::now());
         }
         if size >= wanted || when.elapsed() > QUIET {
             return Ok(info);
@@ -148,7 +151,7 @@ fn summary(filled: &Filled) -> Value {
 }
 
 fn table(rows: &[Filled]) -> Table {
-    let headings = ["node", "transactions", "counted", "before", "resident", "peak", "added / counted"];
+    let headings = ["node", "transactions", "counted", "before", "first full", "at the end", "peak", "added / counted"];
     let mut table = Table::new(&headings);
     for row in rows {
         table.row(vec![
@@ -156,6 +159,7 @@ fn table(rows: &[Filled]) -> Table {
             count(row.transactions),
             bytes(row.counted_bytes),
             bytes(row.before_bytes),
+            bytes(row.first_full_bytes),
             bytes(row.resident_bytes),
             bytes(row.peak_bytes),
             format!("{:.2}", summary(row)["added_by_counted"].as_f64().unwrap_or(0.0)),
@@ -176,6 +180,7 @@ mod tests {
             counted_bytes,
             bound_bytes: 1_000,
             before_bytes: 500,
+            first_full_bytes: 1_700,
             resident_bytes: 1_750,
             peak_bytes: 2_000,
             minimum: 0.0,

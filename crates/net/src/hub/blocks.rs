@@ -8,8 +8,9 @@
 //!         `MaybeSetPeerAsAnnouncingHeaderAndIDs`; BIP 152.
 
 use consensus::Work;
+use consensus::block::{CheckedBlock, check_contextual, check_identified};
 use consensus::header::{check_proof_of_work, work_of};
-use primitives::{Block, BlockHash};
+use primitives::BlockHash;
 
 use super::talk::Pending;
 use super::{Chain, Hub, JUDGED_BLOCKS_MAX, Judgement, Newest, Place};
@@ -17,7 +18,7 @@ use crate::peer::{COMPACT_VERSION, End, PeerId};
 use crate::sync::{Action, Arrival};
 use crate::wire::limits::GETDATA_SENT_MAX;
 use crate::wire::{
-    BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Reconstruction,
+    BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Rebuilt, Reconstruction,
     SendCompact, TxList,
 };
 
@@ -33,6 +34,23 @@ const BRANCH_BLOCKS_MAX: u32 = 2_016;
 const FILLERS_MAX: usize = 3;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
+
+/// A block as it came.
+enum Brought {
+    /// In its full bytes.
+    Whole(Vec<u8>),
+    /// As identifiers of transactions, nearly all of which were here.
+    Rebuilt(Rebuilt),
+}
+
+impl Brought {
+    fn length(&self) -> u64 {
+        match self {
+            Brought::Whole(bytes) => bytes.len() as u64,
+            Brought::Rebuilt(rebuilt) => rebuilt.block.bytes().len() as u64,
+        }
+    }
+}
 
 impl<C: Chain> Hub<C> {
     /// What follows from any event: the window moves, blocks are asked for, new blocks are told of.
@@ -119,19 +137,25 @@ impl<C: Chain> Hub<C> {
             self.follow_headers();
             self.extend_window();
         }
-        self.keep_block(id, hash, block.into_bytes(), None);
+        self.keep_block(id, hash, Brought::Whole(block.into_bytes()));
     }
 
-    /// A block in its full bytes, and as it was parsed where it was put together here.
-    fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
-        match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
+    /// A block came, whole or so that it could be put together.
+    fn keep_block(&mut self, id: PeerId, hash: BlockHash, block: Brought) {
+        match self.window.arrived(id.0, &hash, block.length(), self.now_ms()) {
             Arrival::Again => {}
             Arrival::Unasked if self.fetching.remove(&hash).is_none() && !self.is_welcome(&hash) => {}
             Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
-                let compact = parsed.is_some();
-                self.keep_in_memory(hash, &bytes, parsed);
-                if !self.chain.take_block(id, hash, bytes) {
+                let compact = matches!(block, Brought::Rebuilt(_));
+                let is_taken = match block {
+                    Brought::Whole(bytes) => {
+                        self.keep_in_memory(hash, &bytes);
+                        self.chain.take_block(id, hash, bytes)
+                    }
+                    Brought::Rebuilt(rebuilt) => self.take_rebuilt(id, hash, rebuilt),
+                };
+                if !is_taken {
                     return self.window.lost(&hash);
                 }
                 self.open(id, hash);
@@ -183,12 +207,51 @@ impl<C: Chain> Hub<C> {
         })
     }
 
+    /// Looks at a block that was put together here, while all of it is at hand: those who want blocks at once get it before
+    /// it is on the disk, and before its scripts are judged (Core: `AcceptBlock`, `NewPoWValidBlock`).
+    fn take_rebuilt(&mut self, id: PeerId, hash: BlockHash, rebuilt: Rebuilt) -> bool {
+        let Rebuilt { block, txids, wtxids } = rebuilt;
+        let bytes = || block.bytes().to_vec();
+        let Some(parent) = self.chain.find(&block.header().previous) else {
+            return self.chain.take_block(id, hash, bytes());
+        };
+        let checked = check_identified(block.clone(), txids.clone(), wtxids.clone(), &self.params);
+        let in_place = |checked: &CheckedBlock| {
+            check_contextual(checked, parent.height + 1, parent.median_time_past_s, &self.params).is_ok()
+        };
+        // What fails is judged where every block is, and falls back on nobody (BIP 152).
+        let Some(checked) = checked.ok().filter(in_place) else { return self.chain.take_block(id, hash, bytes()) };
+        if parent.hash != self.chain.tip().hash || self.chain.is_initial_download() {
+            return self.chain.take_checked(id, checked);
+        }
+        self.newest = Some(Newest::identified(hash, block, txids, wtxids));
+        self.announce_early(&hash);
+        self.held.push((id, checked));
+        true
+    }
+
+    /// True while a block waits that peers are being told of.
+    pub fn holds_block(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Hands the block that peers were told of to the chain: other threads wake, and would take the processor from the one
+    /// that writes to the sockets.
+    pub fn hand_over(&mut self) {
+        for (id, checked) in std::mem::take(&mut self.held) {
+            let hash = *checked.hash();
+            if !self.chain.take_checked(id, checked) {
+                self.judging.remove(&hash);
+                self.window.lost(&hash);
+            }
+        }
+    }
+
     /// A block that may be the next tip stays in memory: it is told of as soon as it was looked at, and asked for then.
-    fn keep_in_memory(&mut self, hash: BlockHash, bytes: &[u8], parsed: Option<Block>) {
+    fn keep_in_memory(&mut self, hash: BlockHash, bytes: &[u8]) {
         let follows = self.chain.find(&hash).is_some_and(|place| place.header.previous == self.chain.tip().hash);
         if follows && !self.chain.is_initial_download() {
-            let block = parsed.or_else(|| self.parse_block(bytes.to_vec()));
-            self.coming = block.map(|block| Newest::new(hash, block));
+            self.coming = self.parse_block(bytes.to_vec()).map(|block| Newest::new(hash, block));
         }
     }
 
@@ -278,10 +341,10 @@ impl<C: Chain> Hub<C> {
     fn put_together(&mut self, id: PeerId, hash: BlockHash, compact: CompactBlock) {
         match Reconstruction::open(compact) {
             Ok(mut reconstruction) => {
-                for (wtxid, tx) in self.txs.pool.find(&mut |wtxid| reconstruction.wants(wtxid)) {
-                    reconstruction.offer(&wtxid, &tx);
+                for (ids, tx) in self.txs.pool.find(&mut |wtxid| reconstruction.wants(wtxid)) {
+                    reconstruction.offer(&ids, &tx);
                 }
-                self.txs.extra.iter().for_each(|(wtxid, tx)| reconstruction.offer(wtxid, tx));
+                self.txs.extra.iter().for_each(|(ids, tx)| reconstruction.offer(ids, tx));
                 let indexes = reconstruction.missing();
                 if !indexes.is_empty() && !self.may_fill(id, &hash) {
                     return;
@@ -329,7 +392,7 @@ impl<C: Chain> Hub<C> {
     fn finish(&mut self, id: PeerId, pending: Pending, txs: &TxList) {
         let hash = pending.hash;
         match pending.reconstruction.finish(txs) {
-            Ok(block) => self.keep_block(id, hash, block.bytes().to_vec(), Some(block)),
+            Ok(rebuilt) => self.keep_block(id, hash, Brought::Rebuilt(rebuilt)),
             Err(error) if error.is_misbehaviour() => {
                 self.misbehaved(id, "invalid compact block/non-matching block transactions")
             }

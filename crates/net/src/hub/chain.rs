@@ -9,6 +9,7 @@
 use std::fmt;
 
 use consensus::Work;
+use consensus::block::CheckedBlock;
 use primitives::{BlockHash, Header};
 
 pub use ::chain::FilterHead;
@@ -125,4 +126,8 @@ pub trait Chain {
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.
     fn take_block(&mut self, from: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool;
+    /// The same for a block that has passed every rule that needs no coins, but for those of its place.
+    fn take_checked(&mut self, from: PeerId, block: CheckedBlock) -> bool {
+        self.take_block(from, *block.hash(), block.block().bytes().to_vec())
+    }
 }

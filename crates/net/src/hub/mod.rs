@@ -27,6 +27,7 @@ mod upload;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use consensus::block::CheckedBlock;
 use primitives::{BlockHash, Params};
 use stdx::random::Random;
 
@@ -74,6 +75,8 @@ pub struct Hub<C> {
     newest: Option<Newest>,
     /// The one that may take its place once it was looked at.
     coming: Option<Newest>,
+    /// Blocks that peers were told of already, until that is on its way: then they go to the chain.
+    held: Vec<(PeerId, CheckedBlock)>,
     /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
@@ -108,6 +111,7 @@ impl<C: Chain> Hub<C> {
             announced: tip.hash,
             newest: None,
             coming: None,
+            held: Vec::new(),
             txs: Txs::new(pool, &mut random),
             chain,
             params,
@@ -172,6 +176,7 @@ impl<C: Chain> Hub<C> {
     /// Bytes came; none for a connection that is over.
     pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment, entropy: &mut dyn Entropy) {
         self.now = now;
+        self.hand_over();
         let mut events = Vec::new();
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.receive(bytes, now, entropy, &mut events);
@@ -198,6 +203,7 @@ impl<C: Chain> Hub<C> {
     /// Does what is due; to be called a few times a second.
     pub fn tick(&mut self, now: Moment, entropy: &mut dyn Entropy) {
         self.now = now;
+        self.hand_over();
         self.deal_out();
         for id in self.ids() {
             let mut events = Vec::new();
@@ -222,6 +228,7 @@ impl<C: Chain> Hub<C> {
     /// So many bytes went out.
     pub fn sent(&mut self, id: PeerId, count: usize, now: Moment) {
         self.now = now;
+        self.hand_over();
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.sent(count, now);
             self.upload.spend(count as u64, now);

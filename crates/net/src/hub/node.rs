@@ -7,6 +7,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use chain::{Acceptance, Handle, HeaderInfo, HeadersStop, QueueFull, WorkProof};
+use consensus::block::CheckedBlock;
 use consensus::{BlockError, Work};
 use primitives::{BlockHash, Header};
 
@@ -162,7 +163,7 @@ impl Chain for NodeChain {
     }
 
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {
-        match self.handle.submit_headers(headers, WorkProof::Proven).stop {
+        match self.handle.submit_headers_quietly(headers, WorkProof::Proven).stop {
             None => Ok(()),
             Some(HeadersStop::UnknownParent { .. }) => Err(HeadersRefusal::UnknownParent),
             Some(HeadersStop::KnownInvalid { .. }) => Err(HeadersRefusal::KnownInvalid),
@@ -172,8 +173,23 @@ impl Chain for NodeChain {
     }
 
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
+        match self.handle.submit_block(bytes, WorkProof::Proven, self.answer(hash)) {
+            Ok(()) => true,
+            Err(QueueFull(_)) => false,
+        }
+    }
+
+    fn take_checked(&mut self, _: PeerId, block: CheckedBlock) -> bool {
+        let answer = self.answer(*block.hash());
+        self.handle.submit_checked(block, WorkProof::Proven, answer).is_ok()
+    }
+}
+
+impl NodeChain {
+    /// Passes on what becomes of a block.
+    fn answer(&self, hash: BlockHash) -> impl FnOnce(Acceptance) + Send + 'static {
         let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
-        let done = move |acceptance: Acceptance| {
+        move |acceptance: Acceptance| {
             // Bytes that are no block were not what the header promised.
             let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
             let _ = judgements.send(judgement);
@@ -184,10 +200,6 @@ impl Chain for NodeChain {
                 Acceptance::Stored { hash, .. } => handle.when_tried(hash, tried),
                 _ => tried(),
             }
-        };
-        match self.handle.submit_block(bytes, WorkProof::Proven, done) {
-            Ok(()) => true,
-            Err(QueueFull(_)) => false,
         }
     }
 }

@@ -54,10 +54,9 @@ fn coinbase(height: u32, mark: [u8; 4]) -> Vec<u8> {
     let mut tx = vec![1, 0, 0, 0, 1];
     tx.extend_from_slice(&[0; 32]);
     tx.extend_from_slice(&[0xff; 4]);
-    tx.push(9);
-    tx.push(4);
-    tx.extend_from_slice(&height.to_le_bytes());
-    tx.extend_from_slice(&mark);
+    let script = [consensus::block::height_push(height), mark.to_vec()].concat();
+    tx.push(script.len() as u8);
+    tx.extend_from_slice(&script);
     tx.extend_from_slice(&[0xff; 4]);
     tx.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x51, 0, 0, 0, 0]);
     tx

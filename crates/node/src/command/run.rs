@@ -18,7 +18,8 @@ pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
     let (config, layers) = Config::load(flags)?;
     log::set_level(config.log_level);
     if let Some(path) = &config.log_file {
-        log::set_file(path).map_err(|error| Failure::Run(format!("{} cannot be written: {error}", path.display())))?;
+        let set = log::set_file(path, config.log_rate_limit);
+        set.map_err(|error| Failure::Run(format!("{} cannot be written: {error}", path.display())))?;
     }
     let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
     until_end(Node::start(config, &layers, stop)?)

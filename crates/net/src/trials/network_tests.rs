@@ -182,9 +182,10 @@ impl Chains {
         if root_of(&bytes) != Some(place.header.merkle_root) {
             return Judgement::Mutated("bad-txnmrklroot");
         }
-        if self.vice != Vice::Invalid
-            && Block::parse(bytes.clone()).unwrap().tx(0).input(0).script_sig()[5] == INVALID_MARK
-        {
+        let block = Block::parse(bytes.clone()).unwrap();
+        // The mark is the script's last four bytes.
+        let is_marked = block.tx(0).input(0).script_sig().iter().rev().nth(3) == Some(&INVALID_MARK);
+        if self.vice != Vice::Invalid && is_marked {
             self.invalidate(hash);
             self.connect(); // blocks of the branch that is best now may be here
             return Judgement::Invalid("bad-blk-mark");

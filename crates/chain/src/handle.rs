@@ -115,8 +115,8 @@ pub enum Event {
         height: u32,
         /// Its header.
         header: [u8; 80],
-        /// Scripts whose history changed since the tip before.
-        touched: Arc<HashSet<ScriptHash>>,
+        /// Scripts whose history changed since the tip before; none where they are too many to list.
+        touched: Option<Arc<HashSet<ScriptHash>>>,
         /// The height that stayed, where blocks were disconnected.
         reorganised_from: Option<u32>,
         /// Blocks that left the chain since the tip before, highest first.

@@ -1,15 +1,16 @@
 //! New blocks are told of, to each peer the way it asked for.
 //!
-//! In:     the tip of the chain.
+//! In:     the tip of the chain; blocks that were put together of known transactions.
 //! Out:    compact blocks, headers, or hashes.
 //! Fails:  never.
 //! Source: Bitcoin Core, `NewPoWValidBlock`, `UpdatedBlockTip`, `SendMessages`; BIP 130, BIP 152.
 
+use consensus::block::{CheckedBlock, check_contextual, check_identified};
 use primitives::{BlockHash, Header};
 
 use super::{Chain, Hub, Newest, Place};
 use crate::peer::PeerId;
-use crate::wire::{Inventory, InventoryKind, Message};
+use crate::wire::{Inventory, InventoryKind, Message, Rebuilt};
 
 /// New headers told of at once; where more are new, or blocks were left, the last one's hash does. Core's
 /// `MAX_BLOCKS_TO_ANNOUNCE`.
@@ -38,6 +39,46 @@ impl<C: Chain> Hub<C> {
         for id in self.ids() {
             if self.talks.get(&id).is_some_and(|talk| talk.peer.is_ready()) && !self.knows(id, &tip) {
                 self.tell(id, &new);
+            }
+        }
+    }
+
+    /// Looks at a block that was put together here, while all of it is at hand: those who want blocks at once get it before
+    /// it is on the disk, and before its scripts are judged (Core: `AcceptBlock`, `NewPoWValidBlock`).
+    pub(super) fn take_rebuilt(&mut self, id: PeerId, hash: BlockHash, rebuilt: Rebuilt) -> bool {
+        let Rebuilt { block, txids, wtxids } = rebuilt;
+        let bytes = || block.bytes().to_vec();
+        let Some(parent) = self.chain.find(&block.header().previous) else {
+            return self.chain.take_block(id, hash, bytes());
+        };
+        let checked = check_identified(block.clone(), txids.clone(), wtxids.clone(), &self.params);
+        let in_place = |checked: &CheckedBlock| {
+            check_contextual(checked, parent.height + 1, parent.median_time_past_s, &self.params).is_ok()
+        };
+        // What fails is judged where every block is, and falls back on nobody (BIP 152).
+        let Some(checked) = checked.ok().filter(in_place) else { return self.chain.take_block(id, hash, bytes()) };
+        if parent.hash != self.chain.tip().hash || self.chain.is_initial_download() {
+            return self.chain.take_checked(id, checked);
+        }
+        self.newest = Some(Newest::identified(hash, block, txids, wtxids));
+        self.announce_early(&hash);
+        self.held.push((id, checked));
+        true
+    }
+
+    /// True while a block waits that peers are being told of.
+    pub fn holds_block(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Hands the block that peers were told of to the chain: other threads wake, and would take the processor from the one
+    /// that writes to the sockets.
+    pub fn hand_over(&mut self) {
+        for (id, checked) in std::mem::take(&mut self.held) {
+            let hash = *checked.hash();
+            if !self.chain.take_checked(id, checked) {
+                self.judging.remove(&hash);
+                self.window.lost(&hash);
             }
         }
     }
@@ -75,10 +116,15 @@ impl<C: Chain> Hub<C> {
         } else {
             None
         };
-        let by_hash = || Message::Inv(vec![Inventory { kind: InventoryKind::Block, hash: tip.hash.0 }]);
-        self.send(id, &message.unwrap_or_else(by_hash));
+        let Some(message) = message else {
+            // A hash alone says nothing of what is below: who got no more does not know the block (Core: `pindexBestHeaderSent`).
+            let entry = Inventory { kind: InventoryKind::Block, hash: tip.hash.0 };
+            return self.send(id, &Message::Inv(vec![entry]));
+        };
+        let hash = tip.hash;
+        self.send(id, &message);
         if let Some(talk) = self.talks.get_mut(&id) {
-            talk.told = Some(tip.hash);
+            talk.told = Some(hash);
         }
     }
 

@@ -173,25 +173,29 @@ impl Chain for NodeChain {
     }
 
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
-        match self.handle.submit_block(bytes, WorkProof::Proven, self.answer(hash)) {
+        let length = bytes.len();
+        match self.handle.submit_block(bytes, WorkProof::Proven, self.answer(hash, length)) {
             Ok(()) => true,
             Err(QueueFull(_)) => false,
         }
     }
 
     fn take_checked(&mut self, _: PeerId, block: CheckedBlock) -> bool {
-        let answer = self.answer(*block.hash());
+        let answer = self.answer(*block.hash(), block.block().bytes().len());
         self.handle.submit_checked(block, WorkProof::Proven, answer).is_ok()
     }
 }
 
 impl NodeChain {
-    /// Passes on what becomes of a block.
-    fn answer(&self, hash: BlockHash) -> impl FnOnce(Acceptance) + Send + 'static {
+    /// Passes on what becomes of a block of so many bytes.
+    fn answer(&self, hash: BlockHash, length: usize) -> impl FnOnce(Acceptance) + Send + 'static {
         let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
         move |acceptance: Acceptance| {
-            // Bytes that are no block were not what the header promised.
-            let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
+            if let Acceptance::Malformed { error } = &acceptance {
+                let words = error.core_words();
+                log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
+            }
+            let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Malformed));
             let _ = judgements.send(judgement);
             let tried = move || {
                 let _ = judgements.send((hash, Judgement::Tried));

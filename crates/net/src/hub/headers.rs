@@ -45,7 +45,7 @@ impl<C: Chain> Hub<C> {
         }
     }
 
-    fn services_of(&self, id: PeerId) -> Services {
+    pub(super) fn services_of(&self, id: PeerId) -> Services {
         let version = self.features(id).and_then(|features| features.version.as_ref());
         version.map_or(Services::NONE, |version| version.services)
     }
@@ -166,6 +166,8 @@ impl<C: Chain> Hub<C> {
             return;
         }
         self.note_known(id, &last);
+        // Told anew, a block is worth asking for again, though the peer's last copy of it was damaged.
+        self.window.tells(id.0, self.chain.common_height(&last));
         if !full {
             if let Some(talk) = self.talks.get_mut(&id) {
                 talk.branch = Some(last);
@@ -285,7 +287,10 @@ impl<C: Chain> Hub<C> {
         let services = self.services_of(id);
         self.window.has(id.0, self.chain.common_height(&known.hash));
         let last = |count: u32| (known.height + 1).saturating_sub(count);
-        if services.has(Services::NETWORK) {
+        if !services.has(Services::WITNESS) {
+            // Its blocks would lack what their headers commit to (Core: `CanServeWitnesses`).
+            self.window.serves(id.0, u32::MAX, 0);
+        } else if services.has(Services::NETWORK) {
             self.window.serves(id.0, 0, usize::MAX);
         } else if services.has(Services::NETWORK_LIMITED) {
             self.window.serves(id.0, last(LIMITED_BLOCKS), usize::MAX);

@@ -127,8 +127,10 @@ impl<C: Chain> Hub<C> {
 
     /// A block that is here, on disk or as the newest in memory, and may be had.
     fn servable(&self, hash: &BlockHash) -> Option<Place> {
+        // Whoever was told of a block before it was stored may ask for it then.
         let is_newest = self.newest.as_ref().is_some_and(|newest| newest.hash == *hash);
-        let is_here = |place: &Place| (place.has_block || is_newest) && self.chain.may_serve(&place.hash);
+        let is_here =
+            |place: &Place| (is_newest && !place.is_invalid) || (place.has_block && self.chain.may_serve(&place.hash));
         self.chain.find(hash).filter(is_here)
     }
 
@@ -138,7 +140,10 @@ impl<C: Chain> Hub<C> {
         if request.indexes.is_empty() {
             return self.end(id, End::ClosedByUs("getblocktxn received with no transaction indexes"));
         }
-        let Some(place) = self.servable(&hash) else { return };
+        // Parts of the newest block are served even where it turned out to be bad: who was told of it before it was judged waits
+        // for them, and judges for himself (Core: `m_most_recent_block`).
+        let told = self.newest.as_ref().filter(|newest| newest.hash == hash).and_then(|_| self.chain.find(&hash));
+        let Some(place) = told.or_else(|| self.servable(&hash)) else { return };
         if self.chain.tip().height.saturating_sub(place.height) > BLOCK_TXS_DEPTH_MAX {
             // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.
             return self.take_wants(id, vec![Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 }]);

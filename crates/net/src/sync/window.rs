@@ -236,6 +236,13 @@ impl Window {
         }
     }
 
+    /// A peer tells of the block at `height` of our best headers: it has it, whatever was said of it before.
+    pub fn tells(&mut self, peer: PeerId, height: u32) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.height = peer.height.max(height);
+        }
+    }
+
     /// A peer has no block below `lowest`, and may have `most` on order.
     pub fn serves(&mut self, peer: PeerId, lowest: u32, most: usize) {
         if let Some(peer) = self.peers.get_mut(&peer) {
@@ -273,7 +280,7 @@ impl Window {
         }
     }
 
-    /// A peer's copy of a block is bad: another's is wanted, and not his again.
+    /// A peer's copy of a block is bad: another's is wanted, and not his again unless he tells of it anew.
     pub fn spoiled(&mut self, peer: PeerId, hash: &BlockHash) {
         self.lost(hash);
         if let (Some(&height), Some(peer)) = (self.places.get(hash), self.peers.get_mut(&peer)) {

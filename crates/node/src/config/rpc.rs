@@ -133,7 +133,7 @@ mod tests {
     fn settings_become_a_server() {
         let plain = resolved(&[]).unwrap().unwrap();
         assert_eq!(plain.listen.to_string(), "127.0.0.1:18443");
-        assert_eq!((plain.threads, plain.queue_max, plain.rest), (16, 64, false));
+        assert_eq!((plain.threads, plain.queue_max, plain.timeout_s, plain.rest), (16, 64, 30, false));
         assert_eq!(plain.cookie_file, PathBuf::from("/x/.cookie"));
         assert!(resolved(&[("rpc_listen", "off")]).unwrap().is_none());
         let full = resolved(&[

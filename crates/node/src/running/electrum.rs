@@ -30,7 +30,9 @@ impl Electrum {
 
     /// Answers from the writer's views from now on, and tells sessions of its events.
     pub fn open(&mut self, handle: &Handle) -> Result<(), String> {
-        self.server.follow(handle.subscribe()).map_err(|error| format!("no thread for Electrum's events: {error}"))?;
+        self.server
+            .follow(handle.subscribe_tips())
+            .map_err(|error| format!("no thread for Electrum's events: {error}"))?;
         self.source.open(handle.clone());
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Drop for ServerHandle {
 fn pass_on(events: &Receiver<Event>, env: &Env, stop: &watch::Receiver<bool>) {
     while !*stop.borrow() {
         match events.recv_timeout(EVENT_WAIT) {
-            Ok(Event::NewTip { touched, .. }) => env.subscriptions.tell(&touched),
+            Ok(Event::NewTip { touched, .. }) => env.subscriptions.tell(touched.as_deref()),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }

@@ -117,8 +117,9 @@ impl Subscriptions {
         lock(&self.tables).count
     }
 
-    /// Fills the mailboxes of everyone whom a new tip concerns: the work is that of the smaller of both sets.
-    pub fn tell(&self, touched: &HashSet<ScriptHash>) {
+    /// Fills the mailboxes of everyone whom a new tip concerns: the work is that of the smaller of both sets. None: any
+    /// script may have been touched; a status that is the same is not told.
+    pub fn tell(&self, touched: Option<&HashSet<ScriptHash>>) {
         let tables = lock(&self.tables);
         let mut concerned: HashMap<SessionId, Vec<ScriptHash>> = HashMap::new();
         let mut note = |script: &ScriptHash, sessions: &[SessionId]| {
@@ -126,14 +127,15 @@ impl Subscriptions {
                 concerned.entry(*session).or_default().push(*script);
             }
         };
-        if touched.len() < tables.scripts.len() {
+        let is_touched = |script: &ScriptHash| touched.is_none_or(|touched| touched.contains(script));
+        if let Some(touched) = touched.filter(|touched| touched.len() < tables.scripts.len()) {
             for script in touched {
                 if let Some(sessions) = tables.scripts.get(script) {
                     note(script, sessions);
                 }
             }
         } else {
-            for (script, sessions) in tables.scripts.iter().filter(|(script, _)| touched.contains(script)) {
+            for (script, sessions) in tables.scripts.iter().filter(|(script, _)| is_touched(script)) {
                 note(script, sessions);
             }
         }
@@ -189,11 +191,16 @@ mod tests {
         for filler in [0, 100] {
             let mut touched: HashSet<ScriptHash> = (0..filler).map(|n| script(50 + n)).collect();
             touched.extend([script(1), script(9)]);
-            subscriptions.tell(&touched);
+            subscriptions.tell(Some(&touched));
             assert_eq!(boxes[0].take(), Letters { tip: true, scripts: [script(1)].into() });
             assert_eq!(boxes[1].take(), Letters { tip: false, scripts: [script(1)].into() });
             assert_eq!(boxes[2].take(), Letters::default());
         }
+        // Nobody knows which were: every one that somebody waits for may have been.
+        subscriptions.tell(None);
+        assert_eq!(boxes[0].take(), Letters { tip: true, scripts: [script(1)].into() });
+        assert_eq!(boxes[1].take().scripts.len(), 2);
+        assert_eq!(boxes[2].take(), Letters { tip: false, scripts: [script(3)].into() });
         subscriptions.leave(ids[0], [script(1)].iter());
         subscriptions.leave(ids[1], [script(1), script(2)].iter());
         subscriptions.remove(ids[2], &script(3));

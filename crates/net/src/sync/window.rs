@@ -76,8 +76,6 @@ const JUDGED_AFTER_BLOCKS: u32 = 2;
 const SLOWER_THAN_QUICKEST: u64 = 4;
 /// Blocks that any peer may have on order near the chain's end.
 const NEAR_ORDERS: usize = 16;
-/// How long a peer may be silent with orders open near the chain's end; Core's `BLOCK_DOWNLOAD_TIMEOUT_BASE`.
-const NEAR_SILENCE_MS_MAX: u64 = 10 * 60 * 1_000;
 /// Least number of peers to compare with.
 const COMPARED_PEERS_MIN: usize = 4;
 /// A peer so many times slower than the median is replaced.
@@ -421,9 +419,7 @@ impl Window {
             let shown = peer.blocks >= JUDGED_AFTER_BLOCKS
                 && peer.began_ms.is_some_and(|began_ms| now_ms >= began_ms + JUDGED_AFTER_MS);
             let rate = peer.rate_per_s().filter(|_| compared && shown);
-            // Near the end there is no hurry: a block may take its time on a slow line, and is asked for elsewhere meanwhile.
-            let silence_ms_max = if self.least > 0 { NEAR_SILENCE_MS_MAX } else { self.limits.silence_ms_max };
-            if silent_ms > silence_ms_max {
+            if silent_ms > self.limits.silence_ms_max {
                 parted.push((id, PartReason::Silent { ms: silent_ms }));
             } else if let Some(bytes_per_s) = rate.filter(|rate| rate * SLOWER_THAN_MEDIAN < median) {
                 parted.push((id, PartReason::Slow { bytes_per_s, median_bytes_per_s: median }));

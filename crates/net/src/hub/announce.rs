@@ -14,7 +14,7 @@ use crate::wire::{Inventory, InventoryKind, Message, Rebuilt};
 
 /// New headers told of at once; where more are new, or blocks were left, the last one's hash does. Core's
 /// `MAX_BLOCKS_TO_ANNOUNCE`.
-const HEADERS_TOLD_MAX: u32 = 8;
+const HEADERS_TOLD_MAX: usize = 8;
 
 impl<C: Chain> Hub<C> {
     /// Tells peers of a tip they have not been told of.
@@ -23,24 +23,37 @@ impl<C: Chain> Hub<C> {
         if tip.hash == self.announced {
             return;
         }
-        let on_best = self.chain.on_best(tip.height).is_some_and(|place| place.hash == tip.hash);
-        if self.chain.is_initial_download() || !on_best {
-            self.announced = tip.hash;
+        let before = std::mem::replace(&mut self.announced, tip.hash);
+        if self.chain.is_initial_download() {
             return;
         }
         self.txs.download.tip_changed();
-        let fork = self.chain.common_height(&self.announced).min(tip.height);
-        self.announced = tip.hash;
-        let new: Vec<Place> = match tip.height - fork {
-            0 => return,
-            1..=HEADERS_TOLD_MAX => (fork + 1..=tip.height).filter_map(|height| self.chain.on_best(height)).collect(),
-            _ => vec![tip],
-        };
+        let new = self.new_since(&before, tip);
+        if new.is_empty() {
+            return;
+        }
         for id in self.ids() {
             if self.talks.get(&id).is_some_and(|talk| talk.peer.is_ready()) && !self.knows(id, &tip) {
                 self.tell(id, &new);
             }
         }
+    }
+
+    /// Blocks of the tip's branch that were not told of when `before` was, lowest first; the tip alone where there are many.
+    ///
+    /// The tip need not be an ancestor of the best header: another of as much work may be known, whose block nobody has.
+    fn new_since(&self, before: &BlockHash, tip: Place) -> Vec<Place> {
+        let (mut new, mut at) = (Vec::new(), tip);
+        while !self.chain.ancestor(before, at.height).is_some_and(|told| told.hash == at.hash) {
+            if new.len() == HEADERS_TOLD_MAX {
+                return vec![tip];
+            }
+            new.push(at);
+            let Some(parent) = self.chain.find(&at.header.previous) else { return vec![tip] };
+            at = parent;
+        }
+        new.reverse();
+        new
     }
 
     /// Looks at a block that was put together here, while all of it is at hand: those who want blocks at once get it before

@@ -18,7 +18,7 @@ use crate::sync::{Action, Arrival, PartReason};
 use crate::wire::limits::GETDATA_SENT_MAX;
 use crate::wire::{
     BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Rebuilt, Reconstruction,
-    SendCompact, TxList,
+    SendCompact, Services, TxList,
 };
 
 /// Compact blocks are put together this near the tip only: Core's figure too.
@@ -229,7 +229,8 @@ impl<C: Chain> Hub<C> {
         let is_beside = |place: &Place| self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
         let depth = place.height.saturating_sub(self.chain.common_height(&last));
         let is_worth_it = !place.is_invalid && place.work >= tip.work && depth <= BRANCH_BLOCKS_MAX;
-        if !is_worth_it || !is_beside(&place) || self.chain.is_initial_download() {
+        let has_witnesses = self.services_of(id).has(Services::WITNESS);
+        if !has_witnesses || !is_worth_it || !is_beside(&place) || self.chain.is_initial_download() {
             return;
         }
         let (mut missing, mut at) = (Vec::new(), place);
@@ -495,12 +496,12 @@ impl<C: Chain> Hub<C> {
         self.send(id, &Message::SendCompact(SendCompact { announce, version: COMPACT_VERSION }));
     }
 
-    /// The peer has this block of the best headers, or was told of it.
+    /// The peer has this block, or was told of it.
     pub(super) fn knows(&self, id: PeerId, place: &Place) -> bool {
         let Some(talk) = self.talks.get(&id) else { return false };
-        let reaches =
-            |hash: Option<BlockHash>| hash.is_some_and(|hash| self.chain.common_height(&hash) >= place.height);
-        self.chain.on_best(place.height).is_some_and(|best| best.hash == place.hash)
-            && (reaches(talk.known) || reaches(talk.told))
+        let reaches = |hash: Option<BlockHash>| {
+            hash.and_then(|hash| self.chain.ancestor(&hash, place.height)).is_some_and(|has| has.hash == place.hash)
+        };
+        reaches(talk.known) || reaches(talk.told)
     }
 }

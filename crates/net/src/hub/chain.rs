@@ -105,8 +105,12 @@ pub trait Chain {
     fn tip(&self) -> Place;
     /// The last block connected, told of or not: nothing below it is waited for any more.
     fn connected(&self) -> Place;
+    /// The ancestor of a known header at a height, itself included.
+    fn ancestor(&self, hash: &BlockHash, height: u32) -> Option<Place>;
     /// The ancestor of the best header at a height.
-    fn on_best(&self, height: u32) -> Option<Place>;
+    fn on_best(&self, height: u32) -> Option<Place> {
+        self.ancestor(&self.best_header().hash, height)
+    }
     /// Height of the highest block that a known header has in common with the best header.
     fn common_height(&self, hash: &BlockHash) -> u32;
     /// Hashes from a block down, ever sparser.

@@ -102,8 +102,8 @@ impl Chain for NodeChain {
         place(self.handle.connected_tip())
     }
 
-    fn on_best(&self, height: u32) -> Option<Place> {
-        self.handle.ancestor(&self.handle.best_header().hash, height).map(place)
+    fn ancestor(&self, hash: &BlockHash, height: u32) -> Option<Place> {
+        self.handle.ancestor(hash, height).map(place)
     }
 
     fn common_height(&self, hash: &BlockHash) -> u32 {

@@ -106,15 +106,16 @@ impl ::log::Log for FileLog {
     fn flush(&self) {}
 }
 
-/// Adds lines to this file from now on, besides; `is_limited`: no place of the program more than a mebibyte an hour.
-pub fn set_file(path: &Path, is_limited: bool) -> std::io::Result<()> {
+/// Adds lines to this file from now on, besides; with `messages`, one for each message of a peer, too; `is_limited`: no place
+/// of the program more than a mebibyte an hour.
+pub fn set_file(path: &Path, messages: bool, is_limited: bool) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let file = File::options().append(true).create(true).open(path)?;
     *LIMITER.lock().unwrap_or_else(PoisonError::into_inner) = is_limited.then(Limiter::default);
     if FILE.set(file).is_ok() && ::log::set_logger(&FileLog).is_ok() {
-        ::log::set_max_level(::log::LevelFilter::Debug);
+        ::log::set_max_level(if messages { ::log::LevelFilter::Trace } else { ::log::LevelFilter::Debug });
     }
     Ok(())
 }

@@ -18,12 +18,12 @@ use super::Env;
 use super::answer::{self, Head};
 use super::error::{Error, Fault};
 use super::limits::{SLICE_BYTES, SLICE_TIME, STALE_RETRIES_MAX};
-use super::methods::{self, METHODS, Reply};
 use super::params::Arguments;
 use super::request::{self, Line};
-use super::stream::{Purpose, Stream};
 use super::subscriptions::{Letters, Mailbox, SessionId};
 use super::version::Version;
+use crate::wallet::methods::{self, METHODS, Reply};
+use crate::wallet::stream::{Purpose, Stream};
 
 /// What became of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

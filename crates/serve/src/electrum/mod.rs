@@ -5,8 +5,7 @@
 //! Fails:  [`start`] where the address cannot be bound; later each session alone.
 //! Source: Electrum protocol 1.4.3 (docs/protocol-methods.rst), ElectrumX where the document is silent.
 //!
-//! A line of requests goes from [`line`] to [`request`] and [`params`], is answered by [`methods`] or page by page by
-//! [`stream`], both driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the
+//! A line of requests goes from [`line`] to [`request`] and [`params`], is answered by [`wallet`](crate::wallet), driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the
 //! timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what.
 
 pub mod limits;
@@ -19,8 +18,6 @@ pub mod request;
 
 pub mod answer;
 pub mod machine;
-pub mod methods;
-pub mod stream;
 pub mod subscriptions;
 
 pub mod line;
@@ -34,8 +31,9 @@ use primitives::Params;
 
 use crate::metrics::Metrics;
 use crate::source::Source;
+use crate::wallet::methods;
+use crate::wallet::stream::StatusMemory;
 use limits::Limits;
-use stream::StatusMemory;
 use subscriptions::Subscriptions;
 
 pub use server::{ServerHandle, start};

@@ -5,7 +5,7 @@
 //! Fails:  with the row that is missing or wrong.
 
 use serve::electrum::limits::Limits;
-use serve::electrum::methods::METHODS;
+use serve::wallet::methods::METHODS;
 
 fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/electrum.md")).unwrap()

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use primitives::{Network, Params};
 use serve::electrum::machine::{Machine, Step};
-use serve::electrum::methods::METHODS;
 use serve::electrum::subscriptions::Mailbox;
 use serve::electrum::{Config, Env};
+use serve::wallet::methods::METHODS;
 
 use crate::chain::sample;
 

@@ -12,10 +12,10 @@ use index::status::Status;
 use primitives::hash::sha256d;
 use primitives::{ScriptHash, TxNum};
 
-use super::Env;
-use super::answer::{self, Head};
-use super::error::{Error, Fault};
-use super::limits::{PAGE_ENTRIES, STALE_RETRIES_MAX, STATUS_MEMORY_ENTRIES_MIN, STATUS_MEMORY_MAX};
+use crate::electrum::Env;
+use crate::electrum::answer::{self, Head};
+use crate::electrum::error::{Error, Fault};
+use crate::electrum::limits::{PAGE_ENTRIES, STALE_RETRIES_MAX, STATUS_MEMORY_ENTRIES_MIN, STATUS_MEMORY_MAX};
 use crate::source::{HistoryEntry, View};
 
 /// What a stream is for.

@@ -1,0 +1,76 @@
+//! `server.*`: who we are and what we speak.
+//!
+//! In:     a session's state and checked arguments.
+//! Out:    the result appended to a buffer whose answer is already open.
+//! Fails:  [`Fault`].
+//! Source: Electrum protocol 1.4.3, docs/protocol-methods.rst; where it is silent, ElectrumX.
+
+use super::methods::{Reply, write};
+use crate::electrum::answer;
+use crate::electrum::error::{Error, Fault};
+use crate::electrum::machine::Machine;
+use crate::electrum::params::Arguments;
+use crate::electrum::version;
+
+pub(super) fn server_version(
+    machine: &mut Machine,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Reply, Fault> {
+    if machine.version.is_some() {
+        return Err(Error::VersionTwice.into());
+    }
+    // The client's name is only looked at for its type.
+    if let Some(name) = arguments.value(0)?
+        && !(name.is_string() || name.is_null())
+    {
+        return Err(Error::InvalidParams("client_name is a string".into()).into());
+    }
+    let agreed = version::negotiate(arguments.value(1)?.as_ref())?;
+    machine.version = Some(agreed);
+    out.push(b'[');
+    answer::string(&machine.env.config.server_name, out);
+    out.push(b',');
+    answer::string(&agreed.to_string(), out);
+    write(out, "]")
+}
+
+pub(super) fn server_ping(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    write(out, "null")
+}
+
+pub(super) fn server_features(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    let config = &machine.env.config;
+    let hosts: serde_json::Map<_, _> = (config.public_hosts.iter())
+        .map(|(host, port)| (host.clone(), serde_json::json!({ "tcp_port": port })))
+        .collect();
+    let features = serde_json::json!({
+        "genesis_hash": config.params.genesis_hash.to_string(),
+        "hosts": hosts,
+        "hash_function": "sha256",
+        "server_version": config.server_name,
+        "protocol_min": version::OLDEST.to_string(),
+        "protocol_max": version::NEWEST.to_string(),
+        "pruning": null,
+    });
+    write(out, &features.to_string())
+}
+
+pub(super) fn server_banner(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    answer::string(&machine.env.config.banner, out);
+    Ok(Reply::Written)
+}
+
+pub(super) fn server_donation_address(
+    machine: &mut Machine,
+    _: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Reply, Fault> {
+    answer::string(&machine.env.config.donation_address, out);
+    Ok(Reply::Written)
+}
+
+/// No peers are known: this server does not take part in their discovery.
+pub(super) fn server_peers_subscribe(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    write(out, "[]")
+}

@@ -1,0 +1,89 @@
+//! Headers, alone, in a row and with proofs; the tip.
+//!
+//! In:     a session's state and checked arguments.
+//! Out:    the result appended to a buffer whose answer is already open.
+//! Fails:  [`Fault`].
+//! Source: Electrum protocol 1.4.3, docs/protocol-methods.rst; where it is silent, ElectrumX.
+
+use super::methods::{Reply, write};
+use crate::electrum::answer;
+use crate::electrum::error::{Error, Fault};
+use crate::electrum::limits::HEADERS_MAX;
+use crate::electrum::machine::Machine;
+use crate::electrum::params::Arguments;
+use crate::source::View;
+
+pub(super) fn headers_subscribe(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    // Wanted before it is read, so that no tip falls between the two.
+    if !std::mem::replace(&mut machine.wants_headers, true) {
+        machine.env.subscriptions.add_headers(machine.id);
+    }
+    let view = machine.env.source.view();
+    let height = view.tip_height();
+    let header = view.header(height)?.ok_or(Fault::Stale)?;
+    answer::tip(height, &header, out);
+    Ok(Reply::Written)
+}
+
+/// A height that is not above the tip.
+pub(super) fn known_height(height: u64, view: &dyn View) -> Result<u32, Error> {
+    let tip = view.tip_height();
+    match u32::try_from(height) {
+        Ok(known) if known <= tip => Ok(known),
+        _ => Err(Error::HeightOutOfRange { height, tip }),
+    }
+}
+
+pub(super) fn write_proof(height: u32, cp_height: u64, view: &dyn View, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let tip = view.tip_height();
+    let cp = u32::try_from(cp_height).ok().filter(|cp| height <= *cp && *cp <= tip);
+    let cp = cp.ok_or(Error::CheckpointOutOfRange { height: u64::from(height), cp_height, tip })?;
+    let (branch, root) = view.header_proof(height, cp)?;
+    out.extend_from_slice(b",\"branch\":");
+    answer::hashes(&branch, out);
+    out.extend_from_slice(b",\"root\":");
+    answer::hash_string(&root, out);
+    Ok(())
+}
+
+pub(super) fn block_header(
+    machine: &mut Machine,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Reply, Fault> {
+    let (height, cp_height) = (arguments.number(0, None)?, arguments.number(1, Some(0))?);
+    let view = machine.env.source.view();
+    let height = known_height(height, &*view)?;
+    let header = view.header(height)?.ok_or(Fault::Stale)?;
+    if cp_height == 0 {
+        answer::hex_string(&header, out);
+        return Ok(Reply::Written);
+    }
+    out.extend_from_slice(b"{\"header\":");
+    answer::hex_string(&header, out);
+    write_proof(height, cp_height, &*view, out)?;
+    write(out, "}")
+}
+
+pub(super) fn block_headers(
+    machine: &mut Machine,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Reply, Fault> {
+    let (start, count) = (arguments.number(0, None)?, arguments.number(1, None)?);
+    let cp_height = arguments.number(2, Some(0))?;
+    let view = machine.env.source.view();
+    // A start above the tip is no error: there are no headers there yet.
+    let headers = match u32::try_from(start) {
+        Ok(start) if start <= view.tip_height() => view.headers(start, count.min(HEADERS_MAX) as u32)?,
+        _ => Vec::new(),
+    };
+    let count = headers.len() / 80;
+    out.extend_from_slice(format!("{{\"count\":{count},\"hex\":").as_bytes());
+    answer::hex_string(&headers, out);
+    out.extend_from_slice(format!(",\"max\":{HEADERS_MAX}").as_bytes());
+    if cp_height > 0 && count > 0 {
+        write_proof((start + count as u64 - 1) as u32, cp_height, &*view, out)?;
+    }
+    write(out, "}")
+}

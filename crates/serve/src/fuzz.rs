@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock};
 use primitives::{Block, Network, Params};
 use serde_json::Value;
 
-use crate::electrum::line::Lines;
 use crate::electrum::machine::{Machine, Step};
 use crate::electrum::subscriptions::Mailbox;
 use crate::electrum::{Config, Env};
 use crate::plain::PlainChain;
+use crate::transport::lines::Lines;
+use crate::transport::room::Room;
 
 fn env() -> Arc<Env> {
     static ENV: OnceLock<Arc<Env>> = OnceLock::new();
@@ -32,7 +33,7 @@ pub fn fuzz_line(bytes: &[u8]) {
     for greeting in ["", "{\"id\":0,\"method\":\"server.version\"}\n"] {
         let env = env();
         let mut machine = Machine::new(env.clone(), Arc::new(Mailbox::default()));
-        let mut lines = Lines::new(env.clone());
+        let mut lines = Lines::new(Room::new(env.metrics.clone(), env.limits.room()));
         lines.push(greeting.as_bytes());
         lines.push(bytes);
         lines.push(b"\n");

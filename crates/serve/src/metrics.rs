@@ -101,6 +101,8 @@ counters! {
     notifications,
     /// Gauge: subscribed scripts, over all sessions.
     subscriptions_now,
+    /// Certificates read anew because their files had changed.
+    certificates_read,
     /// Requests for a method that does not exist.
     unknown_methods,
 }

@@ -52,6 +52,8 @@ pub struct Machine {
     pub(crate) env: Arc<Env>,
     pub(crate) id: SessionId,
     pub(crate) version: Option<Version>,
+    /// The version is assumed, so that a greeting may still come.
+    pub(crate) may_greet: bool,
     /// Notifications are written as the `server.version` request was.
     two: bool,
     pub(crate) wants_headers: bool,
@@ -82,12 +84,18 @@ impl Machine {
             env,
             id,
             version: None,
+            may_greet: false,
             two: true,
             wants_headers: false,
             scripts: HashMap::new(),
             bad_lines: 0,
             work: Work::default(),
         }
+    }
+
+    /// Speaks this version until `server.version` says another; over HTTP there may be no greeting.
+    pub fn assume_version(&mut self, version: Version) {
+        (self.version, self.may_greet) = (Some(version), true);
     }
 
     /// True once `server.version` was answered.

@@ -1,12 +1,12 @@
-//! The Electrum protocol, version 1.4, over TCP.
+//! The Electrum protocol, over whatever [`transport`](crate::transport) there is.
 //!
 //! In:     a [`Source`], events of new tips, connections.
 //! Out:    answers and notifications to wallets.
 //! Fails:  [`start`] where the address cannot be bound; later each session alone.
 //! Source: Electrum protocol 1.4.3 (docs/protocol-methods.rst), ElectrumX where the document is silent.
 //!
-//! A line of requests goes from [`line`] to [`request`] and [`params`], is answered by [`wallet`](crate::wallet), driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the
-//! timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what.
+//! A message of requests goes from its channel to [`request`] and [`params`], is answered by [`wallet`](crate::wallet),
+//! driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what.
 
 pub mod limits;
 
@@ -20,17 +20,20 @@ pub mod answer;
 pub mod machine;
 pub mod subscriptions;
 
-pub mod line;
 pub mod outbox;
 pub mod server;
 pub mod session;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use primitives::Params;
 
 use crate::metrics::Metrics;
+use crate::rpc::auth::Subnet;
 use crate::source::Source;
+use crate::transport::certificate::Files;
+use crate::transport::listen::Door;
 use crate::wallet::methods;
 use crate::wallet::stream::StatusMemory;
 use limits::Limits;
@@ -41,8 +44,14 @@ pub use server::{ServerHandle, start};
 /// What the server says of itself and how it listens.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address and port to listen on; port 0 takes a free one.
-    pub listen: std::net::SocketAddr,
+    /// The ways in; at least one.
+    pub doors: Vec<Door>,
+    /// Certificate and key, for doors with TLS.
+    pub certificate: Option<Files>,
+    /// How often the files of the certificate are looked at.
+    pub certificate_look_time: Duration,
+    /// Balancers, whose connections begin with a header that says for whom they speak (PROXY protocol, version 2).
+    pub balancers: Vec<Subnet>,
     /// The network, for addresses and the genesis hash.
     pub params: Params,
     /// The name in `server.version`; wallets decide by it whether they batch.
@@ -67,11 +76,14 @@ pub fn default_server_name() -> String {
 }
 
 impl Config {
-    /// Everything at its default.
+    /// Everything at its default, behind one door of plain TCP.
     pub fn new(listen: std::net::SocketAddr, params: Params) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
-            listen,
+            doors: vec![Door::plain(listen)],
+            certificate: None,
+            certificate_look_time: Duration::from_secs(10),
+            balancers: Vec::new(),
             params,
             server_name: default_server_name(),
             banner: format!("Assay {}", env!("CARGO_PKG_VERSION")),
@@ -95,7 +107,7 @@ pub struct Env {
     /// Limits of sessions.
     pub limits: Limits,
     /// Counters.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     /// Who wants to hear of what.
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
@@ -109,7 +121,7 @@ impl Env {
             source,
             limits: config.limits.clone(),
             config,
-            metrics: Metrics::new(methods::METHODS.iter().map(|method| method.name)),
+            metrics: Arc::new(Metrics::new(methods::METHODS.iter().map(|method| method.name))),
             subscriptions: Subscriptions::default(),
             statuses: StatusMemory::default(),
         }

@@ -17,7 +17,7 @@ pub(super) fn server_version(
     arguments: &Arguments<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Reply, Fault> {
-    if machine.version.is_some() {
+    if machine.version.is_some() && !std::mem::take(&mut machine.may_greet) {
         return Err(Error::VersionTwice.into());
     }
     // The client's name is only looked at for its type.

@@ -78,6 +78,12 @@ impl Source for Confirmed {
         still.is_some()
     }
 
+    fn followed(&self, number: u64) {
+        if let Some(waiting) = self.waiting.get() {
+            waiting.followed.wait_for(number);
+        }
+    }
+
     fn pool(&self) -> Option<Arc<dyn needs::Mempool>> {
         Some(self.waiting.get()?.pool.clone())
     }

@@ -39,6 +39,10 @@ pub trait Source: Send + Sync {
         read(self.view(), None);
         true
     }
+    /// Returns once the mempool has followed the tip that was told of with this number.
+    fn followed(&self, number: u64) {
+        let _ = number;
+    }
     /// The way in for transactions, and estimates of fees; none before there is a mempool.
     fn pool(&self) -> Option<Arc<dyn needs::Mempool>> {
         None

@@ -66,6 +66,11 @@ impl Mempool {
         Some(&self.node(self.slot_of_wtxid(wtxid)?).entry)
     }
 
+    /// True where a transaction spends from another unconfirmed one.
+    pub fn is_on_unconfirmed(&self, txid: &Txid) -> bool {
+        self.slot(txid).is_some_and(|slot| !self.node(slot).parents.is_empty())
+    }
+
     /// Who spends an output, and with which input.
     pub fn spender(&self, outpoint: &OutPoint) -> Option<(&Arc<Entry>, u32)> {
         let entry = &self.node(self.spender_slot(outpoint)?).entry;

@@ -67,8 +67,12 @@ impl Followed {
 
     /// Waits until every tip that was told of before this is dealt with. False where it gave up.
     pub fn wait(&self) -> bool {
-        let wanted = self.handle.tips_told();
-        self.wait_until(|state| state.number >= wanted)
+        self.wait_for(self.handle.tips_told())
+    }
+
+    /// Waits until the tip that was told of with this number is dealt with. False where it gave up.
+    pub fn wait_for(&self, number: u64) -> bool {
+        self.wait_until(|state| state.number >= number)
     }
 
     fn wait_until(&self, reached: impl Fn(&State) -> bool) -> bool {

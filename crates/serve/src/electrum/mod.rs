@@ -1,12 +1,13 @@
-//! The Electrum protocol, version 1.4, over TCP.
+//! The Electrum protocol, versions 1.4 to 1.7, over TCP.
 //!
 //! In:     a [`Source`], events of new tips, connections.
 //! Out:    answers and notifications to wallets.
 //! Fails:  [`start`] where the address cannot be bound; later each session alone.
-//! Source: Electrum protocol 1.4.3 (docs/protocol-methods.rst), ElectrumX where the document is silent.
+//! Source: Electrum protocol 1.4 to 1.7 (docs/protocol-methods.rst), ElectrumX where the document is silent.
 //!
 //! A line of requests goes from [`line`] to [`request`] and [`params`], is answered by [`wallet`](crate::wallet), driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the
-//! timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what.
+//! timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what,
+//! [`events`] fills the mailboxes and [`notices`] tells what is in them.
 
 pub mod limits;
 
@@ -20,6 +21,9 @@ pub mod answer;
 pub mod machine;
 pub mod subscriptions;
 
+mod events;
+mod notices;
+
 pub mod line;
 pub mod outbox;
 pub mod server;
@@ -31,7 +35,7 @@ use primitives::Params;
 
 use crate::metrics::Metrics;
 use crate::source::Source;
-use crate::wallet::methods;
+use crate::wallet::{Histogram, methods};
 use crate::wallet::stream::StatusMemory;
 use limits::Limits;
 use subscriptions::Subscriptions;
@@ -100,6 +104,8 @@ pub struct Env {
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
     pub statuses: StatusMemory,
+    /// The histogram of fees.
+    pub histogram: Histogram,
 }
 
 impl Env {
@@ -112,6 +118,7 @@ impl Env {
             metrics: Metrics::new(methods::METHODS.iter().map(|method| method.name)),
             subscriptions: Subscriptions::default(),
             statuses: StatusMemory::default(),
+            histogram: Histogram::default(),
         }
     }
 }

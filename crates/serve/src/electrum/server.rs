@@ -7,14 +7,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chain::mempool::SharedMempool;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
+use super::events::pass_on;
 use super::session::{self, Ended, Surroundings};
 use super::{Config, Env};
 use crate::metrics::Metrics;
@@ -25,9 +27,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time sessions get to end when the server stops; what is not done then is cut off.
 const STOP_TIME: Duration = Duration::from_millis(500);
-
-/// How often the thread of events looks whether the server stops.
-const EVENT_WAIT: Duration = Duration::from_millis(100);
 
 /// A running server; dropping it stops it.
 pub struct ServerHandle {
@@ -58,11 +57,12 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> io::Result<ServerHandle
 }
 
 impl ServerHandle {
-    /// Tells the sessions of `events` from now on; without it nobody is notified.
-    pub fn follow(&mut self, events: Receiver<Event>) -> io::Result<()> {
+    /// Tells the sessions of `events` and of the mempool's changes from now on; without it nobody is notified. `events` were
+    /// subscribed to after the mempool began to follow the writer.
+    pub fn follow(&mut self, events: Receiver<Event>, mempool: Option<SharedMempool>) -> io::Result<()> {
         let (env, stop) = (self.env.clone(), self.stop.subscribe());
         let thread = std::thread::Builder::new().name("electrum-events".into());
-        self.events = Some(thread.spawn(move || pass_on(&events, &env, &stop))?);
+        self.events = Some(thread.spawn(move || pass_on(&events, mempool.as_ref(), &env, &stop))?);
         Ok(())
     }
 
@@ -107,17 +107,6 @@ impl ServerHandle {
 impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Passes events to the mailboxes of the sessions concerned, in order.
-fn pass_on(events: &Receiver<Event>, env: &Env, stop: &watch::Receiver<bool>) {
-    while !*stop.borrow() {
-        match events.recv_timeout(EVENT_WAIT) {
-            Ok(Event::NewTip { touched, .. }) => env.subscriptions.tell(&touched),
-            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
     }
 }
 

@@ -193,7 +193,7 @@ impl Session {
     /// Tells what waits in the mailbox.
     async fn tell(&mut self) -> Result<(), Ended> {
         let letters = self.mailbox.take();
-        if !letters.tip && letters.scripts.is_empty() {
+        if letters.is_empty() {
             return Ok(());
         }
         self.work(move |machine, _| machine.take_letters(letters)).await

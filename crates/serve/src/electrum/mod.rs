@@ -1,12 +1,14 @@
-//! The Electrum protocol, over whatever [`transport`](crate::transport) there is.
+//! The Electrum protocol, versions 1.4 to 1.7, over whatever [`transport`](crate::transport) there is.
 //!
 //! In:     a [`Source`], events of new tips, connections.
 //! Out:    answers and notifications to wallets.
 //! Fails:  [`start`] where the address cannot be bound; later each session alone.
-//! Source: Electrum protocol 1.4.3 (docs/protocol-methods.rst), ElectrumX where the document is silent.
+//! Source: Electrum protocol 1.4 to 1.7 (docs/protocol-methods.rst), ElectrumX where the document is silent.
 //!
 //! A message of requests goes from its channel to [`request`] and [`params`], is answered by [`wallet`](crate::wallet),
-//! driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what.
+//! driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the timers, [`outbox`]
+//! holds what waits for a client, [`subscriptions`] knows who wants to hear of what, [`events`] fills the mailboxes and
+//! [`notices`] tells what is in them.
 
 pub mod limits;
 
@@ -19,6 +21,9 @@ pub mod request;
 pub mod answer;
 pub mod machine;
 pub mod subscriptions;
+
+mod events;
+mod notices;
 
 pub mod outbox;
 pub mod server;
@@ -34,8 +39,8 @@ use crate::rpc::auth::Subnet;
 use crate::source::Source;
 use crate::transport::certificate::Files;
 use crate::transport::listen::Door;
-use crate::wallet::methods;
 use crate::wallet::stream::StatusMemory;
+use crate::wallet::{Histogram, methods};
 use limits::Limits;
 use subscriptions::Subscriptions;
 
@@ -112,6 +117,8 @@ pub struct Env {
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
     pub statuses: StatusMemory,
+    /// The histogram of fees.
+    pub histogram: Histogram,
 }
 
 impl Env {
@@ -124,6 +131,7 @@ impl Env {
             metrics: Arc::new(Metrics::new(methods::METHODS.iter().map(|method| method.name))),
             subscriptions: Subscriptions::default(),
             statuses: StatusMemory::default(),
+            histogram: Histogram::default(),
         }
     }
 }

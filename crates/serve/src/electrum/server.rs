@@ -8,14 +8,16 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chain::mempool::SharedMempool;
 use rustls::ServerConfig;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
+use super::events::pass_on;
 use super::session::{self, Ended, Guest, Surroundings};
 use super::{Config, Env};
 use crate::metrics::Metrics;
@@ -29,9 +31,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time sessions get to end when the server stops; what is not done then is cut off.
 const STOP_TIME: Duration = Duration::from_millis(500);
-
-/// How often the thread of events looks whether the server stops.
-const EVENT_WAIT: Duration = Duration::from_millis(100);
 
 /// A running server; dropping it stops it.
 pub struct ServerHandle {
@@ -118,11 +117,12 @@ async fn look_at_certificate(identity: Arc<Identity>, env: Arc<Env>) {
 }
 
 impl ServerHandle {
-    /// Tells the sessions of `events` from now on; without it nobody is notified.
-    pub fn follow(&mut self, events: Receiver<Event>) -> io::Result<()> {
+    /// Tells the sessions of `events` and of the mempool's changes from now on; without it nobody is notified. `events` were
+    /// subscribed to after the mempool began to follow the writer.
+    pub fn follow(&mut self, events: Receiver<Event>, mempool: Option<SharedMempool>) -> io::Result<()> {
         let (env, stop) = (self.env.clone(), self.stop.subscribe());
         let thread = std::thread::Builder::new().name("electrum-events".into());
-        self.events = Some(thread.spawn(move || pass_on(&events, &env, &stop))?);
+        self.events = Some(thread.spawn(move || pass_on(&events, mempool.as_ref(), &env, &stop))?);
         Ok(())
     }
 
@@ -176,17 +176,6 @@ impl ServerHandle {
 impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Passes events to the mailboxes of the sessions concerned, in order.
-fn pass_on(events: &Receiver<Event>, env: &Env, stop: &watch::Receiver<bool>) {
-    while !*stop.borrow() {
-        match events.recv_timeout(EVENT_WAIT) {
-            Ok(Event::NewTip { touched, .. }) => env.subscriptions.tell(&touched),
-            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
     }
 }
 

@@ -266,8 +266,10 @@ impl Session {
                 self.machine = Some(self.machine_for_one_message());
             }
             let max = self.surroundings.env.limits.line_bytes_max;
-            let said = self.work(move |machine, out| drop(machine.refuse_line(&Error::LineTooLong { max }, out))).await;
-            return said.err().unwrap_or(Ended::BadInput);
+            let said = self.work(move |machine, out| {
+                machine.refuse_line(&Error::LineTooLong { max }, out);
+            });
+            return said.await.err().unwrap_or(Ended::BadInput);
         }
         Ended::BadInput
     }
@@ -292,7 +294,7 @@ impl Session {
     /// Tells what waits in the mailbox.
     async fn tell(&mut self) -> Result<(), Ended> {
         let letters = self.mailbox.take();
-        if !letters.tip && letters.scripts.is_empty() {
+        if letters.is_empty() {
             return Ok(());
         }
         self.work(move |machine, _| machine.take_letters(letters)).await

@@ -3,20 +3,16 @@
 //! In:     a session's state and checked arguments.
 //! Out:    the result appended to a buffer whose answer is already open.
 //! Fails:  [`Fault`].
-//! Source: Electrum protocol 1.4.3, docs/protocol-methods.rst; where it is silent, ElectrumX.
+//! Source: Electrum protocol 1.4 to 1.7, docs/protocol-methods.rst; where it is silent, ElectrumX.
 
 use super::methods::{Reply, write};
 use crate::electrum::answer;
 use crate::electrum::error::{Error, Fault};
 use crate::electrum::machine::Machine;
 use crate::electrum::params::Arguments;
-use crate::electrum::version;
+use crate::electrum::version::{self, V1_7};
 
-pub(super) fn server_version(
-    machine: &mut Machine,
-    arguments: &Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Result<Reply, Fault> {
+pub(super) fn version(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     if machine.version.is_some() && !std::mem::take(&mut machine.may_greet) {
         return Err(Error::VersionTwice.into());
     }
@@ -35,42 +31,56 @@ pub(super) fn server_version(
     write(out, "]")
 }
 
-pub(super) fn server_ping(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+pub(super) fn ping(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     write(out, "null")
 }
 
-pub(super) fn server_features(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+/// A ping whose answer is as long as the client wishes, so that nobody can tell by its size what it is.
+pub(super) fn ping_with_data(
+    machine: &mut Machine,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Reply, Fault> {
+    let digits = arguments.number(0, Some(0))?;
+    arguments.digits_of_any_length(1)?;
+    if digits > machine.env.limits.line_bytes_max as u64 {
+        return Err(Error::InvalidParams("pong_len is above the length of a line".into()).into());
+    }
+    out.extend_from_slice(b"{\"data\":\"");
+    out.resize(out.len() + digits as usize, b'0');
+    write(out, "\"}")
+}
+
+pub(super) fn features(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     let config = &machine.env.config;
     let hosts: serde_json::Map<_, _> = (config.public_hosts.iter())
         .map(|(host, port)| (host.clone(), serde_json::json!({ "tcp_port": port })))
         .collect();
-    let features = serde_json::json!({
+    let mut features = serde_json::json!({
         "genesis_hash": config.params.genesis_hash.to_string(),
         "hosts": hosts,
-        "hash_function": "sha256",
         "server_version": config.server_name,
         "protocol_min": version::OLDEST.to_string(),
         "protocol_max": version::NEWEST.to_string(),
         "pruning": null,
     });
+    if machine.version.is_none_or(|version| version < V1_7) {
+        features["hash_function"] = "sha256".into();
+    }
     write(out, &features.to_string())
 }
 
-pub(super) fn server_banner(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+pub(super) fn banner(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     answer::string(&machine.env.config.banner, out);
     Ok(Reply::Written)
 }
 
-pub(super) fn server_donation_address(
-    machine: &mut Machine,
-    _: &Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Result<Reply, Fault> {
+pub(super) fn donation_address(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     answer::string(&machine.env.config.donation_address, out);
     Ok(Reply::Written)
 }
 
 /// No peers are known: this server does not take part in their discovery.
-pub(super) fn server_peers_subscribe(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+pub(super) fn peers_subscribe(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     write(out, "[]")
 }

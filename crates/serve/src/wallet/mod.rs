@@ -8,10 +8,16 @@
 //! How requests come in and answers go out, sessions, limits and subscriptions are in [`electrum`](crate::electrum).
 
 pub mod methods;
+pub mod moment;
+pub mod outpoints;
 pub mod stream;
+pub mod transactions;
 
 mod about;
 mod fees;
 mod headers;
+mod histogram;
 mod scripts;
-mod transactions;
+mod sending;
+
+pub use histogram::Histogram;

@@ -20,9 +20,7 @@ pub struct Electrum {
 impl Electrum {
     /// Binds and serves what is known before the store is open: the genesis header, and how far the index is.
     pub fn start(config: Config) -> Result<Electrum, String> {
-        let listen = config.listen;
-        let failed =
-            |error| format!("the Electrum server cannot listen on {listen} (setting electrum_listen): {error}");
+        let failed = |error| format!("the Electrum server does not start (settings electrum_*): {error}");
         let source = Arc::new(Confirmed::new(&config.params));
         let server = start(config, source.clone()).map_err(failed)?;
         Ok(Electrum { server, source })

@@ -12,3 +12,5 @@ mod golden;
 mod notify;
 mod published;
 mod queries;
+mod transports;
+mod wire;

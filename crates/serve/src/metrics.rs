@@ -75,7 +75,7 @@ counters! {
     sessions_now,
     /// Sessions accepted.
     sessions_opened,
-    /// Connections refused because of the session limit.
+    /// Connections refused: too many sessions, a ban, or a share that is used up.
     sessions_refused,
     /// Sessions ended because the client read too slowly.
     dropped_slow_reader,
@@ -85,6 +85,10 @@ counters! {
     dropped_bad_input,
     /// Sessions ended by a fault of ours.
     dropped_fault,
+    /// Sessions ended because they, their address or their neighbourhood had more than their share.
+    dropped_excess,
+    /// Answers that waited because of that.
+    slowed,
     /// Bytes read from clients.
     bytes_in,
     /// Bytes handed to the sockets of clients.

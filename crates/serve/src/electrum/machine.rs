@@ -59,6 +59,19 @@ pub struct Machine {
     pub(crate) wishes: Wishes,
     bad_lines: u32,
     work: Work,
+    /// What it did since this was looked at last.
+    pub(crate) tally: Tally,
+}
+
+/// What a session did.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Requests answered.
+    pub requests: u64,
+    /// Rows of histories and unspent outputs read.
+    pub rows: u64,
+    /// The client's name, where it greeted just now.
+    pub software: Option<String>,
 }
 
 /// What is left to do.
@@ -86,12 +99,23 @@ impl Machine {
             wishes: Wishes::default(),
             bad_lines: 0,
             work: Work::default(),
+            tally: Tally::default(),
         }
     }
 
     /// Speaks this version until `server.version` says another; over HTTP there may be no greeting.
     pub fn assume_version(&mut self, version: Version) {
         (self.version, self.may_greet) = (Some(version), true);
+    }
+
+    /// What it did since this was asked last.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// The protocol agreed on, and how many subscriptions there are.
+    pub fn agreed(&self) -> (Option<Version>, usize) {
+        (self.version, self.wishes.count())
     }
 
     /// True once `server.version` was answered.
@@ -293,6 +317,7 @@ impl Machine {
                 (error == Error::UnsupportedVersion).then_some(EndReason::Protocol)
             }
         };
+        self.tally.requests += 1;
         let counters = &self.env.metrics.methods[index];
         counters.requests.add(1);
         counters.spent_ns.add(started.elapsed().as_nanos() as u64);
@@ -306,7 +331,9 @@ impl Machine {
         if !stream.begun() && stream.has_head() {
             self.before_answer(out);
         }
+        let rows = stream.entries();
         let result = stream.page(&self.env, out);
+        self.tally.rows += stream.entries() - rows;
         stream.spent += started.elapsed();
         if let Some(method) = stream.method() {
             self.env.metrics.methods[method].spent_ns.add(started.elapsed().as_nanos() as u64);

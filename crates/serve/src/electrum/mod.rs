@@ -30,12 +30,14 @@ pub mod server;
 pub mod session;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use primitives::Params;
 
 use crate::metrics::Metrics;
 use crate::rpc::auth::Subnet;
+use crate::shares::ShareLimits;
+use crate::shares::ledger::Ledger;
 use crate::source::Source;
 use crate::transport::certificate::Files;
 use crate::transport::listen::Door;
@@ -71,8 +73,13 @@ pub struct Config {
     pub network_threads: usize,
     /// Slices of work done at the same time, each on a thread of its own.
     pub work_threads: usize,
+    /// Slices of long answers done at the same time: fewer than there are processors, so that a short one never waits
+    /// for them.
+    pub long_threads: usize,
     /// Limits of sessions.
     pub limits: Limits,
+    /// What each may cost us; its `sessions_max` is that of `limits`.
+    pub shares: ShareLimits,
 }
 
 /// The default name: Sparrow and Nunchuk batch only for names they know, ElectrumX's among them.
@@ -98,7 +105,9 @@ impl Config {
             network_threads: cores.clamp(1, 2),
             // Reads wait for the disk, so more of them than cores.
             work_threads: (2 * cores).clamp(4, 64),
+            long_threads: cores.saturating_sub(1).max(1),
             limits: Limits::default(),
+            shares: ShareLimits::default(),
         }
     }
 }
@@ -113,6 +122,9 @@ pub struct Env {
     pub limits: Limits,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// Who is there, and what each has cost us.
+    pub shares: Arc<Ledger>,
+    started: Instant,
     /// Who wants to hear of what.
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
@@ -124,8 +136,11 @@ pub struct Env {
 impl Env {
     /// The state of a server that nobody has connected to.
     pub fn new(config: Config, source: Arc<dyn Source>) -> Env {
+        let sessions_max = config.limits.sessions_max;
         Env {
             source,
+            shares: Arc::new(Ledger::new(ShareLimits { sessions_max, ..config.shares.clone() })),
+            started: Instant::now(),
             limits: config.limits.clone(),
             config,
             metrics: Arc::new(Metrics::new(methods::METHODS.iter().map(|method| method.name))),
@@ -133,5 +148,9 @@ impl Env {
             statuses: StatusMemory::default(),
             histogram: Histogram::default(),
         }
+    }
+    /// Time since it began.
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
     }
 }

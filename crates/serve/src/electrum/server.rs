@@ -60,7 +60,8 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> Result<ServerHandle, St
     let (stop, stop_receiver) = watch::channel(false);
     let work = Arc::new(Semaphore::new(config.work_threads));
     let env = Arc::new(Env::new(config, source));
-    let surroundings = Surroundings { env: env.clone(), work, stop: stop_receiver };
+    let long = Arc::new(Semaphore::new(env.config.long_threads));
+    let surroundings = Surroundings { env: env.clone(), work, long, stop: stop_receiver };
     if let Some(identity) = &identity {
         runtime.spawn(look_at_certificate(identity.clone(), env.clone()));
     }
@@ -188,12 +189,14 @@ async fn accept(listener: Listener, tls: Option<Arc<ServerConfig>>, surroundings
         };
         match accepted {
             Ok((reader, writer, origin)) => {
-                let layers = Layers {
-                    behind_balancer: is_balancer(origin, &surroundings.env.config),
-                    tls: tls.clone(),
-                    framing: listener.door().framing,
-                };
-                open(Guest { reader, writer, layers }, &surroundings);
+                let behind_balancer = is_balancer(origin, &surroundings.env.config);
+                let layers = Layers { behind_balancer, tls: tls.clone(), framing: listener.door().framing };
+                let origin = if behind_balancer { Origin::Balancer } else { origin };
+                let env = &surroundings.env;
+                match env.shares.enter(origin, listener.door().name(), env.now()) {
+                    Ok(seat) => open(Guest { reader, writer, layers, seat }, &surroundings),
+                    Err(_) => env.metrics.sessions_refused.add(1),
+                }
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
@@ -204,7 +207,7 @@ async fn accept(listener: Listener, tls: Option<Arc<ServerConfig>>, surroundings
 fn is_balancer(origin: Origin, config: &Config) -> bool {
     match origin {
         Origin::Address(address) => config.balancers.iter().any(|subnet| subnet.contains(&address)),
-        Origin::Onion | Origin::Unix => false,
+        Origin::Onion | Origin::Unix | Origin::Balancer => false,
     }
 }
 
@@ -219,10 +222,6 @@ impl Drop for Counted {
 
 fn open(guest: Guest, surroundings: &Surroundings) {
     let metrics = &surroundings.env.metrics;
-    if metrics.sessions_now.get() >= surroundings.env.limits.sessions_max as u64 {
-        metrics.sessions_refused.add(1);
-        return;
-    }
     metrics.sessions_opened.add(1);
     metrics.sessions_now.add(1);
     let counted = Counted(surroundings.env.clone());
@@ -234,7 +233,8 @@ fn open(guest: Guest, surroundings: &Surroundings) {
             Ended::Timeout => metrics.dropped_timeout.add(1),
             Ended::BadInput | Ended::Protocol => metrics.dropped_bad_input.add(1),
             Ended::Fault => metrics.dropped_fault.add(1),
-            Ended::Closed | Ended::Stopped => {}
+            Ended::Excess => metrics.dropped_excess.add(1),
+            Ended::Closed | Ended::Stopped | Ended::Kicked => {}
         }
     });
 }

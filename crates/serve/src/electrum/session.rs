@@ -7,6 +7,7 @@
 //! Work is done on threads of its own, at most `work_threads` at a time and one slice a turn, so neither a slow disk
 //! nor a long answer keeps the bytes of others from moving.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,14 +16,18 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Env;
+use super::answer::Head;
 use super::error::Error;
-use super::machine::{EndReason, Machine, Step};
+use super::machine::{EndReason, Machine, Step, Tally};
 use super::outbox::Outbox;
 use super::subscriptions::Mailbox;
 use super::version;
+use crate::shares::cost::Work;
+use crate::shares::ledger::{Seat, Standing};
 use crate::transport::channel::{Channel, Layers};
 use crate::transport::frames::code;
-use crate::transport::listen::{Reader, Writer};
+use crate::transport::listen::{Origin, Reader, Writer};
+use crate::transport::proxy::Behind;
 use crate::transport::room::Room;
 use crate::transport::{Framing, Refusal};
 
@@ -47,6 +52,10 @@ pub enum Ended {
     Protocol,
     /// A fault of ours.
     Fault,
+    /// It had more than its share.
+    Excess,
+    /// The operator ended it.
+    Kicked,
     /// The server stops.
     Stopped,
 }
@@ -58,6 +67,8 @@ pub struct Surroundings {
     pub env: Arc<Env>,
     /// Bounds the slices of work done at the same time.
     pub work: Arc<Semaphore>,
+    /// Bounds those of answers that take more than one, so that a short answer always finds a processor.
+    pub long: Arc<Semaphore>,
     /// Turns true when the server stops.
     pub stop: watch::Receiver<bool>,
 }
@@ -70,6 +81,8 @@ pub struct Guest {
     pub writer: Writer,
     /// What lies between socket and messages.
     pub layers: Layers,
+    /// His place among all clients.
+    pub seat: Seat,
 }
 
 /// Serves one connection to its end.
@@ -93,14 +106,17 @@ pub async fn serve(guest: Guest, surroundings: Surroundings) -> Ended {
         is_http,
         has_asked: false,
         reader: guest.reader,
+        seat: guest.seat,
         opened: Instant::now(),
         idle_since: Instant::now(),
         line_since: None,
         surroundings,
     };
     let mut stop = session.surroundings.stop.clone();
+    let client = session.seat.client().clone();
     let ended = tokio::select! {
         ended = session.run() => ended,
+        () = client.was_kicked() => Ended::Kicked,
         () = stopped(&mut stop) => Ended::Stopped,
     };
     // The subscriptions go before the farewell, so that a client who reads it finds them gone.
@@ -132,6 +148,8 @@ impl Ended {
             Ended::Timeout => (code::POLICY, "nothing was asked for too long"),
             Ended::BadInput => (code::POLICY, "what came was no request"),
             Ended::Protocol => (code::POLICY, "no version in common"),
+            Ended::Excess => (code::POLICY, "excessive resource usage"),
+            Ended::Kicked => (code::POLICY, "closed by the operator"),
             Ended::Fault => (code::FAULT, "a fault of the server"),
             Ended::Stopped => (code::GOING_AWAY, "the server stops"),
         }
@@ -155,6 +173,7 @@ struct Session {
     /// A message has been answered.
     has_asked: bool,
     reader: Reader,
+    seat: Seat,
     opened: Instant,
     /// The last request.
     idle_since: Instant,
@@ -181,14 +200,32 @@ impl Session {
                 read = self.reader.read(&mut buffer) => match read {
                     Ok(0) | Err(_) => return Ok(()),
                     Ok(count) => {
-                        self.surroundings.env.metrics.bytes_in.add(count as u64);
-                        lock(&self.channel).receive(&buffer[..count]);
+                        self.receive(&buffer[..count])?;
                     }
                 },
                 () = self.mailbox.knocked() => {}
                 () = self.outbox.broken() => return Err(Ended::Closed),
                 () = sleep_until(deadline) => return Err(Ended::Timeout),
             }
+        }
+    }
+
+    /// Takes bytes from the socket; as soon as a balancer has said for whom it speaks, that is who is here.
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        let env = &self.surroundings.env;
+        env.metrics.bytes_in.add(bytes.len() as u64);
+        self.seat.client().bytes_in.fetch_add(bytes.len() as u64, Relaxed);
+        let mut channel = lock(&self.channel);
+        channel.receive(bytes);
+        match channel.behind() {
+            Some(Behind::Client(address)) if self.seat.client().origin() == Origin::Balancer => {
+                drop(channel);
+                self.seat.comes_from(Origin::Address(address), env.now()).map_err(|_| {
+                    env.metrics.sessions_refused.add(1);
+                    Ended::Excess
+                })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -303,34 +340,74 @@ impl Session {
     /// Has the machine begin something and do all that follows, slice by slice.
     async fn work(&mut self, begin: impl FnOnce(&mut Machine, &mut Vec<u8>) + Send + 'static) -> Result<(), Ended> {
         let mut begin = Some(begin);
+        let closed = |_| Ended::Stopped;
         loop {
             self.outbox.room().await.map_err(|_| Ended::Closed)?;
-            let permit = self.surroundings.work.clone().acquire_owned().await.map_err(|_| Ended::Stopped)?;
+            let is_first = begin.is_some();
+            let long = match is_first {
+                true => None,
+                false => Some(self.surroundings.long.clone().acquire_owned().await.map_err(closed)?),
+            };
+            let permit = self.surroundings.work.clone().acquire_owned().await.map_err(closed)?;
             let mut machine = self.machine.take().expect("it comes back from every slice");
             let begin = begin.take();
             let slice = tokio::task::spawn_blocking(move || {
+                let started = std::time::Instant::now();
                 let mut out = Vec::new();
                 if let Some(begin) = begin {
                     begin(&mut machine, &mut out);
                 }
                 let step = machine.advance(&mut out);
-                drop(permit);
-                (machine, out, step)
+                drop((permit, long));
+                (machine, out, step, started.elapsed())
             });
             // A panic in a slice ends this session only; its subscriptions go with the machine.
-            let (machine, out, step) = slice.await.map_err(|_| Ended::Fault)?;
+            let (mut machine, mut out, step, time) = slice.await.map_err(|_| Ended::Fault)?;
+            let standing = self.account(&mut machine, time, out.len());
             self.machine = Some(machine);
+            if let (Standing::Over { retry_s }, Step::Done, false) = (standing, step, self.is_http) {
+                Head { id: "null".into(), two: true }.refuse(&Error::Excess { retry_s }, &mut out);
+                out.push(b'\n');
+            }
             match self.is_http && step != Step::More {
                 true => self.outbox.push_end(out),
                 false => self.outbox.push(out),
             }
             match step {
-                Step::More => {}
-                Step::Done => return Ok(()),
                 Step::End(EndReason::BadInput) => return Err(Ended::BadInput),
                 Step::End(EndReason::Protocol) => return Err(Ended::Protocol),
                 Step::End(EndReason::Fault) => return Err(Ended::Fault),
+                Step::More | Step::Done => self.wait_its_turn(standing).await?,
             }
+            if step == Step::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Charges a slice to who had it done.
+    fn account(&self, machine: &mut Machine, time: Duration, bytes: usize) -> Standing {
+        let Tally { requests, rows, software } = machine.take_tally();
+        let client = self.seat.client();
+        client.requests.fetch_add(requests, Relaxed);
+        let (version, subscriptions) = machine.agreed();
+        client.subscriptions.store(subscriptions as u64, Relaxed);
+        if let (Some(software), Some(version)) = (software, version) {
+            client.greeted(&software, version.to_string());
+        }
+        self.seat.charge(Work { time, rows, bytes: bytes as u64 }, self.surroundings.env.now())
+    }
+
+    /// Who has had much waits before more is done for it, and who has had too much goes.
+    async fn wait_its_turn(&self, standing: Standing) -> Result<(), Ended> {
+        match standing {
+            Standing::Fine => Ok(()),
+            Standing::Slow(time) => {
+                self.surroundings.env.metrics.slowed.add(1);
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+            Standing::Over { .. } => Err(Ended::Excess),
         }
     }
 }

@@ -120,6 +120,10 @@ impl FrameReader {
                 Some(127) => 14,
                 Some(_) => 6,
             };
+            // Said at once, for who does not mask does not send a mask either.
+            if self.head.get(1).is_some_and(|second| second & 0x80 == 0) {
+                return Err(FrameError(code::PROTOCOL, "a client's frame is not masked"));
+            }
             let missing = wanted - self.head.len();
             if missing == 0 {
                 break;
@@ -211,9 +215,6 @@ fn parse_head(head: &[u8]) -> Result<Frame, FrameError> {
     }
     if !matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG) {
         return wrong("an opcode that is not known");
-    }
-    if head[1] & 0x80 == 0 {
-        return wrong("a client's frame is not masked");
     }
     let number = |bytes: &[u8]| bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     let (least, length) = match head[1] & 0x7f {
@@ -366,7 +367,7 @@ mod tests {
         let protocol = |why| Some((code::PROTOCOL, why));
         check(&frame(0xc1, b"x"), &[], protocol("reserved"));
         check(&frame(0x83, b"x"), &[], protocol("opcode"));
-        check(&[0x81, 1, b'x', 0, 0, 0], &[], protocol("not masked"));
+        check(&[0x81, 1], &[], protocol("not masked"));
         check(&frame(0x80, b"x"), &[], protocol("nothing to be continued"));
         check(&[frame(1, b"x"), frame(0x81, b"x")].concat(), &[], protocol("within"));
         check(&frame(9, b"x"), &[], protocol("in parts"));

@@ -79,6 +79,8 @@ pub enum Origin {
     Onion,
     /// Through the socket in the file system.
     Unix,
+    /// From a balancer that has not said yet for whom it speaks, or speaks for itself.
+    Balancer,
 }
 
 impl fmt::Display for Origin {
@@ -87,6 +89,7 @@ impl fmt::Display for Origin {
             Origin::Address(address) => write!(f, "{address}"),
             Origin::Onion => write!(f, "onion"),
             Origin::Unix => write!(f, "unix"),
+            Origin::Balancer => write!(f, "balancer"),
         }
     }
 }

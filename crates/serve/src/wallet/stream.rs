@@ -119,6 +119,11 @@ impl Stream {
         &self.script
     }
 
+    /// Entries read so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
     /// True once something was written that cannot be taken back.
     pub fn begun(&self) -> bool {
         self.begun

@@ -75,15 +75,7 @@ impl Machine {
     /// A session that has not said anything yet, known to the subscriptions under `mailbox`.
     pub fn new(env: Arc<Env>, mailbox: Arc<Mailbox>) -> Machine {
         let id = env.subscriptions.enter(mailbox);
-        Machine {
-            env,
-            id,
-            version: None,
-            two: true,
-            wishes: Wishes::default(),
-            bad_lines: 0,
-            work: Work::default(),
-        }
+        Machine { env, id, version: None, two: true, wishes: Wishes::default(), bad_lines: 0, work: Work::default() }
     }
 
     /// True once `server.version` was answered.

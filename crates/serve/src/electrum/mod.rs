@@ -35,8 +35,8 @@ use primitives::Params;
 
 use crate::metrics::Metrics;
 use crate::source::Source;
-use crate::wallet::{Histogram, methods};
 use crate::wallet::stream::StatusMemory;
+use crate::wallet::{Histogram, methods};
 use limits::Limits;
 use subscriptions::Subscriptions;
 

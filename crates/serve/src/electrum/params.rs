@@ -34,7 +34,11 @@ pub enum Named {
 
 impl<'a> Arguments<'a> {
     /// Brings `params` into the order of `names`. With `extra`, more than those are ignored instead of refused.
-    pub fn of(params: &request::Params<'a>, names: &'static [&'static str], extra: bool) -> Result<Arguments<'a>, Error> {
+    pub fn of(
+        params: &request::Params<'a>,
+        names: &'static [&'static str],
+        extra: bool,
+    ) -> Result<Arguments<'a>, Error> {
         let mut values = vec![None; names.len()];
         match params {
             request::Params::Wrong => {

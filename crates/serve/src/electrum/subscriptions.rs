@@ -394,7 +394,8 @@ mod tests {
         subscriptions.add(id, &Topic::Tx(Txid([1; 32])), 9).unwrap();
         subscriptions.add(id, &Topic::Tx(Txid([7; 32])), 9).unwrap();
         assert!(subscriptions.watches_txs());
-        let mut change = Touched { txs: [Txid([1; 32])].into(), spent: [outpoint(2, 0), outpoint(9, 9)].into(), ..touched([]) };
+        let mut change =
+            Touched { txs: [Txid([1; 32])].into(), spent: [outpoint(2, 0), outpoint(9, 9)].into(), ..touched([]) };
         subscriptions.tell(&change);
         let told = mailbox.take();
         assert_eq!(told.outpoints, [outpoint(1, 0), outpoint(1, 1), outpoint(2, 0)].into());

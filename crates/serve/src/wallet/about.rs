@@ -12,11 +12,7 @@ use crate::electrum::machine::Machine;
 use crate::electrum::params::Arguments;
 use crate::electrum::version::{self, V1_7};
 
-pub(super) fn version(
-    machine: &mut Machine,
-    arguments: &Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Result<Reply, Fault> {
+pub(super) fn version(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     if machine.version.is_some() {
         return Err(Error::VersionTwice.into());
     }
@@ -79,11 +75,7 @@ pub(super) fn banner(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>
     Ok(Reply::Written)
 }
 
-pub(super) fn donation_address(
-    machine: &mut Machine,
-    _: &Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Result<Reply, Fault> {
+pub(super) fn donation_address(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     answer::string(&machine.env.config.donation_address, out);
     Ok(Reply::Written)
 }

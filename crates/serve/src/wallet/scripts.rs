@@ -32,11 +32,7 @@ fn member(arguments: &Arguments<'_>, name: &'static str) -> Option<&'static str>
     (arguments.named(0) == Named::Script).then_some(name)
 }
 
-pub(super) fn get_balance(
-    machine: &mut Machine,
-    arguments: &Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Result<Reply, Fault> {
+pub(super) fn get_balance(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     let script = script_of(machine, arguments)?;
     let change = |mempool: Option<&chain::mempool::Mempool>| mempool.map_or(0, |it| it.balance_change_sat(&script));
     let (view, unconfirmed_sat) = still(&*machine.env.source, |_, mempool| change(mempool))?;

@@ -1,6 +1,6 @@
 //! The Electrum server of a node: open from the first second, following the writer as soon as its store is open.
 //!
-//! In:     the server's configuration; later a [`Handle`] to the writer.
+//! In:     the server's configuration; later a [`Handle`] to the writer, and the mempool.
 //! Out:    [`Electrum`], a running server; dropping it closes every session.
 //! Fails:  when the address cannot be bound.
 
@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use chain::Handle;
-use serve::confirmed::Confirmed;
+use serve::confirmed::{Confirmed, Waiting};
 use serve::electrum::{Config, ServerHandle, start};
+use serve::pool::Pool;
 
 /// A running server.
 pub struct Electrum {
@@ -26,10 +27,15 @@ impl Electrum {
         Ok(Electrum { server, source })
     }
 
-    /// Answers from the writer's views from now on, and tells sessions of its events.
-    pub fn open(&mut self, handle: &Handle) -> Result<(), String> {
-        self.server.follow(handle.subscribe()).map_err(|error| format!("no thread for Electrum's events: {error}"))?;
-        self.source.open(handle.clone());
+    /// Answers from the writer's views and the mempool from now on, and tells sessions of what happens to both.
+    pub fn open(&mut self, handle: &Handle, pool: &Arc<Pool>) -> Result<(), String> {
+        let (mempool, followed) = (pool.mempool.clone(), pool.followed.clone());
+        // The mempool follows the writer already, so its events come after the writer's.
+        let follows = self.server.follow(handle.subscribe(), Some(mempool.clone()));
+        follows.map_err(|error| format!("no thread for Electrum's events: {error}"))?;
+        self.source.open(handle.clone(), Waiting { mempool, followed, pool: pool.clone() });
+        // Whoever asked before was told of the genesis block.
+        self.server.env().subscriptions.tell_everything();
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use chain::mempool::SharedMempool;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
+use serve::rpc::needs::Host;
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -26,7 +27,7 @@ use super::mempool::Unconfirmed;
 use super::network::Peers;
 use super::progress::bytes_text;
 use super::report::Reporter;
-use super::rpc::Rpc;
+use super::rpc::{Rpc, host};
 use super::socket::StatusSocket;
 use super::stop::StopFlag;
 use super::{log, os};
@@ -54,6 +55,7 @@ pub enum End {
 pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
+    host: Arc<dyn Host>,
     zmq: Option<Zmq>,
     peers: Option<Peers>,
     mempool: Option<Unconfirmed>,
@@ -105,7 +107,8 @@ impl Node {
         );
         let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
-        let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
+        let host = host(&config, &reporter, &stop, &clock);
+        let rpc = Rpc::start(&config, &host).map_err(Failure::Run)?;
         let zmq = Zmq::start(&config.zmq).map_err(Failure::Run)?;
         if let (Some(rpc), Some(zmq)) = (&rpc, &zmq) {
             rpc.publishes(zmq.notifiers());
@@ -123,6 +126,7 @@ impl Node {
         Ok(Node {
             electrum,
             rpc,
+            host,
             zmq,
             peers: None,
             mempool: None,
@@ -174,11 +178,12 @@ impl Node {
         let (settings, folder) = (&self.config.mempool, &self.config.chain_dir);
         let mempool = Unconfirmed::start(settings, folder, handle, self.engine.clone(), self.clock.clone())?;
         self.reporter.holding(mempool.mempool().clone(), self.clock.clone());
+        let pool = mempool.pool(settings.mining, self.host.clone());
         if let Some(rpc) = &self.rpc {
-            rpc.open(handle, &mempool, settings.mining);
+            rpc.open(handle, &pool);
         }
         if let Some(electrum) = &mut self.electrum {
-            electrum.open(handle)?;
+            electrum.open(handle, &pool)?;
         }
         let shared = mempool.mempool().clone();
         if let Some(zmq) = &mut self.zmq {

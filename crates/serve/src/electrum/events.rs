@@ -26,18 +26,24 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Changes of the mempool told of together.
 const CHANGES_MAX: usize = 4096;
 
+/// The mempool, and its changes from the moment this was made.
+pub(super) struct Follows {
+    mempool: SharedMempool,
+    changes: Receiver<Change>,
+}
+
+impl Follows {
+    pub fn new(mempool: SharedMempool) -> Follows {
+        let changes = mempool.write().subscribe();
+        Follows { mempool, changes }
+    }
+}
+
 /// Passes events on until the server stops or there are no more.
-pub(super) fn pass_on(
-    news: &Receiver<Event>,
-    mempool: Option<&SharedMempool>,
-    env: &Env,
-    stop: &watch::Receiver<bool>,
-) {
-    let Some(mempool) = mempool else {
+pub(super) fn pass_on(news: &Receiver<Event>, mempool: Option<Follows>, env: &Env, stop: &watch::Receiver<bool>) {
+    let Some(Follows { mempool, mut changes }) = mempool else {
         return pass_news_on(news, env, stop);
     };
-    let subscribe = || mempool.write().subscribe();
-    let mut changes = subscribe();
     while !*stop.borrow() {
         let first = changes.recv_timeout(WAIT);
         // Taken before the news are looked at: no block that they follow from comes later.
@@ -50,7 +56,7 @@ pub(super) fn pass_on(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 // Too far behind, and taken off the list.
-                changes = subscribe();
+                changes = mempool.write().subscribe();
                 env.subscriptions.tell_everything();
             }
         }

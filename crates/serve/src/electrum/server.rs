@@ -17,7 +17,7 @@ use rustls::ServerConfig;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use super::events::pass_on;
+use super::events::{Follows, pass_on};
 use super::session::{self, Ended, Guest, Surroundings};
 use super::{Config, Env};
 use crate::metrics::Metrics;
@@ -122,8 +122,9 @@ impl ServerHandle {
     /// subscribed to after the mempool began to follow the writer.
     pub fn follow(&mut self, events: Receiver<Event>, mempool: Option<SharedMempool>) -> io::Result<()> {
         let (env, stop) = (self.env.clone(), self.stop.subscribe());
+        let mempool = mempool.map(Follows::new);
         let thread = std::thread::Builder::new().name("electrum-events".into());
-        self.events = Some(thread.spawn(move || pass_on(&events, mempool.as_ref(), &env, &stop))?);
+        self.events = Some(thread.spawn(move || pass_on(&events, mempool, &env, &stop))?);
         Ok(())
     }
 

@@ -399,7 +399,7 @@ impl Session {
     }
 
     /// Who has had much waits before more is done for it, and who has had too much goes.
-    async fn wait_its_turn(&self, standing: Standing) -> Result<(), Ended> {
+    async fn wait_its_turn(&mut self, standing: Standing) -> Result<(), Ended> {
         match standing {
             Standing::Fine => Ok(()),
             Standing::Slow(time) => {

@@ -17,9 +17,8 @@ pub struct Version(u16, u16, u16);
 
 /// Oldest version spoken.
 pub const OLDEST: Version = Version(1, 4, 0);
-/// It added `scripthash.unsubscribe`. 1.4.1 and 1.4.3 changed nothing for Bitcoin, 1.5 was skipped.
-pub const V1_4_2: Version = Version(1, 4, 2);
-/// It brought lists of headers, packages and `mempool.get_info`, and took `relayfee` away.
+/// After 1.4, of which only 1.4.2 added something (`scripthash.unsubscribe`, which 1.4 has here too), and 1.5, which was
+/// skipped. It brought lists of headers, packages and `mempool.get_info`, and took `relayfee` away.
 pub const V1_6: Version = Version(1, 6, 0);
 /// It asks by scripts instead of their hashes, and for outpoints.
 pub const V1_7: Version = Version(1, 7, 0);

@@ -11,7 +11,7 @@ use super::{about, fees, headers, outpoints, scripts, sending, transactions};
 use crate::electrum::error::{Error, Fault};
 use crate::electrum::machine::Machine;
 use crate::electrum::params::Arguments;
-use crate::electrum::version::{OLDEST, V1_4_2, V1_6, V1_7, Version};
+use crate::electrum::version::{OLDEST, V1_6, V1_7, Version};
 
 /// What a method left behind.
 pub enum Reply {
@@ -79,7 +79,7 @@ pub const METHODS: &[Method] = &[
     method("blockchain.scripthash.get_balance", HASH, scripts::get_balance).before(V1_7),
     method("blockchain.scripthash.listunspent", HASH, scripts::listunspent).before(V1_7),
     method("blockchain.scripthash.get_mempool", HASH, scripts::get_mempool).before(V1_7),
-    method("blockchain.scripthash.unsubscribe", HASH, scripts::unsubscribe).since(V1_4_2).before(V1_7),
+    method("blockchain.scripthash.unsubscribe", HASH, scripts::unsubscribe).before(V1_7),
     method("blockchain.scriptpubkey.subscribe", SPK, scripts::subscribe).since(V1_7),
     method("blockchain.scriptpubkey.get_history", &["spk", "from_height", "to_height"], scripts::get_history).since(V1_7),
     method("blockchain.scriptpubkey.get_balance", SPK, scripts::get_balance).since(V1_7),

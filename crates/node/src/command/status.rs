@@ -19,7 +19,7 @@ use crate::{Failure, say};
 pub fn status(flags: &Flags, form: StatusForm) -> Result<ExitCode, Failure> {
     let (config, _) = Config::load(flags)?;
     let nobody = |error| Failure::Run(format!("no node runs on {}: {error}", config.chain_dir.display()));
-    let text = socket::ask(&config.chain_dir).map_err(nobody)?;
+    let text = socket::ask(&config.chain_dir, "").map_err(nobody)?;
     let report: Json =
         serde_json::from_str(&text).map_err(|error| Failure::Run(format!("the node's answer is no JSON: {error}")))?;
     say(&match form {

@@ -12,12 +12,13 @@ use primitives::network::{Network, Params};
 use serve::electrum::Config as ElectrumConfig;
 use serve::electrum::limits::Limits;
 use serve::rpc::auth::Subnet;
+use serve::shares::ShareLimits;
 use serve::transport::Framing;
 use serve::transport::certificate::Files;
 use serve::transport::listen::{Door, Place, SOCKET_PATH_BYTES_MAX};
 
 use super::value::Value;
-use super::{ConfigError, Layers, Source, path, whole};
+use super::{ConfigError, Layers, Source, path, whole, word};
 
 /// The settings of ports, in the order in which `auto` counts them up from the first, and what comes in there.
 const PORTS: [(&str, Framing, bool); 6] = [
@@ -44,7 +45,9 @@ pub fn resolve(
     let mut config = ElectrumConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), Params::of(network));
     config.doors = doors;
     config.certificate = Some(certificate(layers, chain_dir)?);
-    config.balancers = balancers(layers)?;
+    config.balancers = subnets(layers, "electrum_balancers")?;
+    config.shares = shares(layers)?;
+    config.hashes_addresses = word(layers, "electrum_log_addresses") == "hashed";
     let put = |name: &str, field: &mut String| {
         if let (Value::Text(text), _) = layers.get(name) {
             *field = text;
@@ -103,14 +106,32 @@ fn certificate(layers: &Layers, chain_dir: &Path) -> Result<Files, ConfigError> 
     }
 }
 
-fn balancers(layers: &Layers) -> Result<Vec<Subnet>, ConfigError> {
-    let (Value::Text(text), source) = layers.get("electrum_balancers") else { return Ok(Vec::new()) };
+fn subnets(layers: &Layers, setting: &'static str) -> Result<Vec<Subnet>, ConfigError> {
+    let (Value::Text(text), source) = layers.get(setting) else { return Ok(Vec::new()) };
     let accepted = || "addresses and subnets such as 192.168.0.0/16, between blanks".to_owned();
-    let read = |word: &str| {
-        let told = |why| ConfigError::BadValue { setting: "electrum_balancers", source, why, accepted: accepted() };
-        word.parse().map_err(told)
-    };
+    let read =
+        |word: &str| word.parse().map_err(|why| ConfigError::BadValue { setting, source, why, accepted: accepted() });
     text.split_whitespace().map(read).collect()
+}
+
+/// What each may cost us.
+fn shares(layers: &Layers) -> Result<ShareLimits, ConfigError> {
+    let seconds = |name: &str| Duration::from_secs(whole(layers, name));
+    let shares = ShareLimits {
+        sessions_max: whole(layers, "electrum_sessions_max") as usize,
+        sessions_address_max: whole(layers, "electrum_sessions_address_max") as usize,
+        soft: seconds("electrum_work_soft_s"),
+        hard: seconds("electrum_work_hard_s"),
+        forgiven_ms_per_s: whole(layers, "electrum_work_forgiven_ms"),
+        exempt: subnets(layers, "electrum_exempt")?,
+    };
+    if shares.soft < shares.hard {
+        return Ok(shares);
+    }
+    let (setting, other) = ("electrum_work_soft_s", "electrum_work_hard_s");
+    let why =
+        format!("{} s to be slow after, and {} s to be closed after", shares.soft.as_secs(), shares.hard.as_secs());
+    Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why })
 }
 
 /// Ports as other Electrum servers use them (electrs, `doc/config.md`).
@@ -210,6 +231,8 @@ mod tests {
             ("electrum_certificate_key", "/k", "conflicts with \"electrum_certificate\""),
             ("electrum_balancers", "10.0.0.0/33", "no subnet"),
             ("electrum_unix_socket", &long, "108 bytes"),
+            ("electrum_exempt", "a", "no address"),
+            ("electrum_work_soft_s", "300", "conflicts with \"electrum_work_hard_s\""),
         ] {
             let told = resolved(&[(name, value)]).unwrap_err();
             assert!(told.contains(name) && told.contains(word), "{told}");

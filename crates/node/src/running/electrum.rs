@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use chain::Handle;
 use serve::confirmed::{Confirmed, Waiting};
-use serve::electrum::{Config, ServerHandle, start};
+use serve::electrum::{Config, Env, ServerHandle, start};
 use serve::pool::Pool;
+use serve::transport::listen::Door;
 
 /// A running server.
 pub struct Electrum {
@@ -49,9 +50,18 @@ impl Electrum {
         self.server.metrics().take_fault()
     }
 
-    /// Counts the sessions open now, for as long as anybody asks.
-    pub fn sessions(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
-        let env = self.server.env().clone();
-        move || env.metrics.sessions_now.get()
+    /// The ways in.
+    pub fn doors(&self) -> &[Door] {
+        self.server.doors()
+    }
+
+    /// The first way in, as people read it.
+    pub fn listening(&self) -> String {
+        self.doors().first().map_or(String::new(), |door| door.place.to_string())
+    }
+
+    /// What its sessions share, for as long as anybody asks.
+    pub fn env(&self) -> &Arc<Env> {
+        self.server.env()
     }
 }

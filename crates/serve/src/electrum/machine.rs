@@ -320,6 +320,9 @@ impl Machine {
         self.tally.requests += 1;
         let counters = &self.env.metrics.methods[index];
         counters.requests.add(1);
+        if self.work.stream.is_none() {
+            counters.answered((out.len() - mark) as u64, started.elapsed());
+        }
         counters.spent_ns.add(started.elapsed().as_nanos() as u64);
         end
     }
@@ -332,7 +335,9 @@ impl Machine {
             self.before_answer(out);
         }
         let rows = stream.entries();
+        let before = out.len();
         let result = stream.page(&self.env, out);
+        stream.bytes += (out.len() - before) as u64;
         self.tally.rows += stream.entries() - rows;
         stream.spent += started.elapsed();
         if let Some(method) = stream.method() {
@@ -344,6 +349,9 @@ impl Machine {
                 None
             }
             Ok(true) => {
+                if let Some(method) = stream.method() {
+                    self.env.metrics.methods[method].answered(stream.bytes, stream.spent);
+                }
                 self.finished(stream, out);
                 None
             }

@@ -29,6 +29,7 @@ pub mod outbox;
 pub mod server;
 pub mod session;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ use crate::shares::ShareLimits;
 use crate::shares::ledger::Ledger;
 use crate::source::Source;
 use crate::transport::certificate::Files;
-use crate::transport::listen::Door;
+use crate::transport::listen::{Door, Origin};
 use crate::wallet::stream::StatusMemory;
 use crate::wallet::{Histogram, methods};
 use limits::Limits;
@@ -78,6 +79,8 @@ pub struct Config {
     pub long_threads: usize,
     /// Limits of sessions.
     pub limits: Limits,
+    /// The log names clients by a hash of their addresses.
+    pub hashes_addresses: bool,
     /// What each may cost us; its `sessions_max` is that of `limits`.
     pub shares: ShareLimits,
 }
@@ -107,6 +110,7 @@ impl Config {
             work_threads: (2 * cores).clamp(4, 64),
             long_threads: cores.saturating_sub(1).max(1),
             limits: Limits::default(),
+            hashes_addresses: false,
             shares: ShareLimits::default(),
         }
     }
@@ -125,6 +129,8 @@ pub struct Env {
     /// Who is there, and what each has cost us.
     pub shares: Arc<Ledger>,
     started: Instant,
+    /// Hashes addresses for the log, with keys of this start's own.
+    salt: RandomState,
     /// Who wants to hear of what.
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
@@ -141,6 +147,7 @@ impl Env {
             source,
             shares: Arc::new(Ledger::new(ShareLimits { sessions_max, ..config.shares.clone() })),
             started: Instant::now(),
+            salt: RandomState::new(),
             limits: config.limits.clone(),
             config,
             metrics: Arc::new(Metrics::new(methods::METHODS.iter().map(|method| method.name))),
@@ -152,5 +159,12 @@ impl Env {
     /// Time since it began.
     pub fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+    /// How the log names where a client comes from.
+    pub fn in_log(&self, origin: Origin) -> String {
+        match (origin, self.config.hashes_addresses) {
+            (Origin::Address(address), true) => format!("{:016x}", self.salt.hash_one(address)),
+            (origin, _) => origin.to_string(),
+        }
     }
 }

@@ -107,11 +107,14 @@ fn certificate(layers: &Layers, chain_dir: &Path) -> Result<Files, ConfigError> 
 }
 
 fn subnets(layers: &Layers, setting: &'static str) -> Result<Vec<Subnet>, ConfigError> {
-    let (Value::Text(text), source) = layers.get(setting) else { return Ok(Vec::new()) };
-    let accepted = || "addresses and subnets such as 192.168.0.0/16, between blanks".to_owned();
-    let read =
-        |word: &str| word.parse().map_err(|why| ConfigError::BadValue { setting, source, why, accepted: accepted() });
-    text.split_whitespace().map(read).collect()
+    let Value::Text(text) = layers.get(setting).0 else { return Ok(Vec::new()) };
+    let told = |why| ConfigError::BadValue {
+        setting,
+        source: layers.get(setting).1,
+        why,
+        accepted: "addresses and subnets such as 192.168.0.0/16, between blanks".to_owned(),
+    };
+    text.split_whitespace().map(|word| word.parse().map_err(told)).collect()
 }
 
 /// What each may cost us.

@@ -112,6 +112,7 @@ fn http_stands_alone_in_every_request() {
     let two = [r#"{"id":7,"method":"server.ping"}"#, r#"{"id":8,"method":"server.ping"}"#].map(post).concat();
     caller.send_raw(two.as_bytes());
     assert_eq!((caller.json()["id"].clone(), caller.json()["id"].clone()), (json!(7), json!(8)));
+    drop(caller);
     for (request, status) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 405),
         (post("{}").replace("application/json", "text/plain"), 415),

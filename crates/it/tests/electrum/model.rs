@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stdx::hex;
 use stdx::random::Random;
 
-use crate::coins::{Coin, call, digits, mine, mine_coins, mine_only, own_script, sign, stranger};
+use crate::coins::{Coin, call, digits, mine_as, mine_coins, mine_only, own_script, sign, stranger};
 use crate::slow::Slow;
 use crate::wire::{Client, Wire};
 use crate::world::World;
@@ -176,6 +176,8 @@ struct Story {
     random: Random,
     /// Blocks that were taken off the chain by hand, the last of them last.
     taken_off: Vec<String>,
+    /// Who mines the next block: one that was taken off the chain must not come again.
+    miner: u32,
 }
 
 impl Story {
@@ -246,6 +248,8 @@ impl Story {
                 0 => drop(story.world.call("sendrawtransaction", &json!([digits(transaction)]).to_string())),
                 _ => drop(client.try_call("blockchain.transaction.broadcast", json!([digits(transaction)]))),
             };
+        self.miner += 1;
+        let miner = self.miner;
         match self.below(12) {
             0..=4 => {
                 let Some(transaction) = self.spend() else { return ("nothing to spend".into(), None) };
@@ -258,7 +262,7 @@ impl Story {
                 (format!("replaced by {}", transaction.tx().txid()), Some(transaction))
             }
             6 | 7 => {
-                mine(&self.world);
+                mine_as(&self.world, miner);
                 ("mined all".into(), None)
             }
             8 => {
@@ -267,12 +271,12 @@ impl Story {
                     !transaction.tx().inputs().any(|input| self.slow.waiting.contains_key(&input.outpoint().txid))
                 });
                 let chosen: Vec<String> = free.map(|(txid, _)| txid.to_string()).into_iter().collect();
-                mine_only(&self.world, &chosen);
+                mine_only(&self.world, miner, &chosen);
                 (format!("mined {chosen:?}"), None)
             }
             9 => {
                 let Some(transaction) = self.rival() else { return ("no rival".into(), None) };
-                mine_only(&self.world, &[digits(&transaction)]);
+                mine_only(&self.world, miner, &[digits(&transaction)]);
                 (format!("mined the rival {}", transaction.tx().txid()), Some(transaction))
             }
             10 => {
@@ -298,7 +302,7 @@ fn run(seed: u64, steps: usize) {
     let slow = Slow::new(&world);
     let mut watchers = ["1.4", "1.6", "1.7"].map(|version| Watcher::new(&wire, version, &slow));
     let mut sender = wire.greet("1.6");
-    let mut story = Story { world, slow, random: Random::new(seed), taken_off: Vec::new() };
+    let mut story = Story { world, slow, random: Random::new(seed), taken_off: Vec::new(), miner: 0 };
     let scripts = scripts();
     for step in 0..steps {
         let (what, transaction) = story.happen(&mut sender);

@@ -78,7 +78,7 @@ fn what_the_node_would_not_take_is_refused_with_its_words() {
     fn check(got: (i64, String), code: i64, why: &str) {
         assert!(got.0 == code && got.1.contains(why), "{got:?}");
     }
-    let cheap = pays(&world, coins[0], 10_100);
+    let cheap = pays(&world, coins[0], 10_010);
     check(client.refusal(send, json!([digits(&cheap)])), 1, "insufficient fee");
     let missing = Coin { outpoint: primitives::OutPoint { txid: first.tx().txid(), vout: 9 }, value_sat: 100_000 };
     check(client.refusal(send, json!([digits(&pays(&world, missing, 1_000))])), 1, "bad-txns-inputs-missingorspent");
@@ -135,7 +135,8 @@ fn a_child_pays_for_its_parent_in_a_package() {
     let recent: Vec<&Value> = recent.as_array().unwrap().iter().map(|row| &row["txid"]).collect();
     assert_eq!(recent, [&json!(txid(&child)), &json!(txid(&parent))]);
     let histogram = client.call("mempool.get_fee_histogram", json!([]));
-    let size_vb = world.mempool.read().size_vb();
+    // Weights are summed up before they are rounded.
+    let size_vb = (parent.tx().weight() + child.tx().weight()).div_ceil(4) as u64;
     assert_eq!(histogram.as_array().unwrap().len(), 1, "one chunk, however little the parent pays alone");
     assert_eq!(histogram[0][1], size_vb);
     assert_eq!(histogram[0][0], json!((200_000 / size_vb) as f64 / 10.0));

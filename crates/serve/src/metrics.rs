@@ -99,7 +99,7 @@ counters! {
     faults,
     /// Notifications sent.
     notifications,
-    /// Gauge: subscribed scripts, over all sessions.
+    /// Gauge: subscriptions to scripts, transactions and outpoints, over all sessions.
     subscriptions_now,
     /// Requests for a method that does not exist.
     unknown_methods,

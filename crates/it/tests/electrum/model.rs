@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stdx::hex;
 use stdx::random::Random;
 
-use crate::coins::{Coin, call, digits, mine_as, mine_coins, mine_only, own_script, sign, stranger};
+use crate::coins::{Coin, call, coin_of, digits, mine_as, mine_coins, mine_only, own_script, sign, stranger};
 use crate::slow::Slow;
 use crate::wire::{Client, Wire};
 use crate::world::World;
@@ -257,11 +257,26 @@ impl Story {
                 (format!("sent {}", transaction.tx().txid()), Some(transaction))
             }
             5 => {
+                let free = self.coins().into_iter().find(|coin| self.slow.book.coin(&coin.outpoint).is_some());
+                let Some(coin) = free else { return ("nothing to pack".into(), None) };
+                let parent =
+                    sign(&self.world, &[coin], &[(10_000, stranger(0)), (coin.value_sat - 10_000, own_script())]);
+                let child_sat = coin.value_sat - 10_000 - 30_000;
+                let child = sign(
+                    &self.world,
+                    &[coin_of(&parent, 1)],
+                    &[(10_000, stranger(1)), (child_sat - 10_000, own_script())],
+                );
+                let package = json!([[digits(&parent), digits(&child)]]);
+                let taken = by_wire.try_call("blockchain.transaction.broadcast_package", package);
+                (format!("packed {taken:?}"), Some(child))
+            }
+            6 => {
                 let Some(transaction) = self.rival() else { return ("nothing to replace".into(), None) };
                 send(self, &transaction, by_wire);
                 (format!("replaced by {}", transaction.tx().txid()), Some(transaction))
             }
-            6 | 7 => {
+            7 => {
                 mine_as(&self.world, miner);
                 ("mined all".into(), None)
             }

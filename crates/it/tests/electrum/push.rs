@@ -10,7 +10,7 @@ use primitives::{ScriptHash, Transaction};
 use serde_json::{Value, json};
 use stdx::hex;
 
-use crate::coins::{COIN_SAT, Coin, call, coin_of, digits, mine, mine_coins, own_script, sign, stranger};
+use crate::coins::{COIN_SAT, Coin, call, coin_of, digits, mine, mine_coins, mine_only, own_script, sign, stranger};
 use crate::wire::Wire;
 use crate::world::World;
 
@@ -213,4 +213,41 @@ fn a_long_list_of_the_mempool_is_sent_in_pages_and_counts_against_the_maximum() 
         (part(0, tip as i64), part(tip as i64, tip as i64 + 1), part(tip as i64 + 5, tip as i64 + 9)),
         (1, 1, 0)
     );
+}
+
+#[test]
+fn a_block_that_touches_ten_thousand_subscribed_scripts_tells_each_once() {
+    const SCRIPTS: u32 = 10_000;
+    const SESSIONS: usize = 10;
+    let world = World::new("electrum-many");
+    let coins = mine_coins(&world, 1);
+    let script = |n: u32| [&[0, 20][..], &[7; 16], &n.to_be_bytes()].concat();
+    let outputs: Vec<(u64, Vec<u8>)> = (0..SCRIPTS).map(|n| (10_000, script(n))).collect();
+    let payment = sign(&world, &coins, &outputs);
+    let wire = Wire::new(&world);
+    let mut clients: Vec<_> = (0..SESSIONS).map(|_| wire.greet("1.4")).collect();
+    for n in 0..SCRIPTS {
+        let hash = ScriptHash::of(&script(n)).to_string();
+        clients[n as usize % SESSIONS].call("blockchain.scripthash.subscribe", json!([hash]));
+    }
+    let news = world.handle.subscribe();
+    let (connected, last) = std::thread::scope(|scope| {
+        let connected = scope.spawn(move || {
+            assert!(news.iter().any(|event| matches!(event, chain::Event::NewTip { .. })));
+            Instant::now()
+        });
+        let listeners: Vec<_> = (clients.iter_mut())
+            .map(|client| {
+                scope.spawn(move || {
+                    let told = (0..SCRIPTS as usize / SESSIONS).map(|_| client.next_notice().1[0].to_string());
+                    let told: std::collections::BTreeSet<String> = told.collect();
+                    assert_eq!(told.len(), SCRIPTS as usize / SESSIONS, "each once");
+                    Instant::now()
+                })
+            })
+            .collect();
+        mine_only(&world, 1, &[digits(&payment)]);
+        (connected.join().unwrap(), listeners.into_iter().map(|listener| listener.join().unwrap()).max().unwrap())
+    });
+    println!("the last of {SCRIPTS} notices was read {:?} after the tip was told of", last - connected);
 }

@@ -104,7 +104,7 @@ counters! {
     faults,
     /// Notifications sent.
     notifications,
-    /// Gauge: subscribed scripts, over all sessions.
+    /// Gauge: subscriptions to scripts, transactions and outpoints, over all sessions.
     subscriptions_now,
     /// Certificates read anew because their files had changed.
     certificates_read,

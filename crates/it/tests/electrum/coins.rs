@@ -65,9 +65,20 @@ pub fn mine(world: &World) {
     call(world, "generatetoaddress", json!([1, ELSEWHERE]));
 }
 
-/// Mines a block with exactly these transactions: txids of the mempool, or bytes.
-pub fn mine_only(world: &World, transactions: &[String]) {
-    call(world, "generateblock", json!([ELSEWHERE, transactions]));
+/// The address of a miner: blocks of two miners differ, whatever else is the same.
+fn miner(number: u32) -> String {
+    let script = [&[0, 20][..], &[0xee; 16], &number.to_be_bytes()].concat();
+    address::of_script(&script, &Params::of(Network::Regtest)).unwrap()
+}
+
+/// A miner's block, with all that the mempool has for it.
+pub fn mine_as(world: &World, number: u32) {
+    call(world, "generatetoaddress", json!([1, miner(number)]));
+}
+
+/// A miner's block with exactly these transactions: txids of the mempool, or bytes.
+pub fn mine_only(world: &World, number: u32, transactions: &[String]) {
+    call(world, "generateblock", json!([miner(number), transactions]));
 }
 
 /// A signed transaction that spends `coins` of the key and pays `outputs`.

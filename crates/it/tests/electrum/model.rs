@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stdx::hex;
 use stdx::random::Random;
 
-use crate::coins::{Coin, call, digits, mine, mine_coins, mine_only, own_script, sign, stranger};
+use crate::coins::{Coin, call, coin_of, digits, mine_as, mine_coins, mine_only, own_script, sign, stranger};
 use crate::slow::Slow;
 use crate::wire::{Client, Wire};
 use crate::world::World;
@@ -176,6 +176,8 @@ struct Story {
     random: Random,
     /// Blocks that were taken off the chain by hand, the last of them last.
     taken_off: Vec<String>,
+    /// Who mines the next block: one that was taken off the chain must not come again.
+    miner: u32,
 }
 
 impl Story {
@@ -246,6 +248,8 @@ impl Story {
                 0 => drop(story.world.call("sendrawtransaction", &json!([digits(transaction)]).to_string())),
                 _ => drop(client.try_call("blockchain.transaction.broadcast", json!([digits(transaction)]))),
             };
+        self.miner += 1;
+        let miner = self.miner;
         match self.below(12) {
             0..=4 => {
                 let Some(transaction) = self.spend() else { return ("nothing to spend".into(), None) };
@@ -253,12 +257,27 @@ impl Story {
                 (format!("sent {}", transaction.tx().txid()), Some(transaction))
             }
             5 => {
+                let free = self.coins().into_iter().find(|coin| self.slow.book.coin(&coin.outpoint).is_some());
+                let Some(coin) = free else { return ("nothing to pack".into(), None) };
+                let parent =
+                    sign(&self.world, &[coin], &[(10_000, stranger(0)), (coin.value_sat - 10_000, own_script())]);
+                let child_sat = coin.value_sat - 10_000 - 30_000;
+                let child = sign(
+                    &self.world,
+                    &[coin_of(&parent, 1)],
+                    &[(10_000, stranger(1)), (child_sat - 10_000, own_script())],
+                );
+                let package = json!([[digits(&parent), digits(&child)]]);
+                let taken = by_wire.try_call("blockchain.transaction.broadcast_package", package);
+                (format!("packed {taken:?}"), Some(child))
+            }
+            6 => {
                 let Some(transaction) = self.rival() else { return ("nothing to replace".into(), None) };
                 send(self, &transaction, by_wire);
                 (format!("replaced by {}", transaction.tx().txid()), Some(transaction))
             }
-            6 | 7 => {
-                mine(&self.world);
+            7 => {
+                mine_as(&self.world, miner);
                 ("mined all".into(), None)
             }
             8 => {
@@ -267,12 +286,12 @@ impl Story {
                     !transaction.tx().inputs().any(|input| self.slow.waiting.contains_key(&input.outpoint().txid))
                 });
                 let chosen: Vec<String> = free.map(|(txid, _)| txid.to_string()).into_iter().collect();
-                mine_only(&self.world, &chosen);
+                mine_only(&self.world, miner, &chosen);
                 (format!("mined {chosen:?}"), None)
             }
             9 => {
                 let Some(transaction) = self.rival() else { return ("no rival".into(), None) };
-                mine_only(&self.world, &[digits(&transaction)]);
+                mine_only(&self.world, miner, &[digits(&transaction)]);
                 (format!("mined the rival {}", transaction.tx().txid()), Some(transaction))
             }
             10 => {
@@ -298,7 +317,7 @@ fn run(seed: u64, steps: usize) {
     let slow = Slow::new(&world);
     let mut watchers = ["1.4", "1.6", "1.7"].map(|version| Watcher::new(&wire, version, &slow));
     let mut sender = wire.greet("1.6");
-    let mut story = Story { world, slow, random: Random::new(seed), taken_off: Vec::new() };
+    let mut story = Story { world, slow, random: Random::new(seed), taken_off: Vec::new(), miner: 0 };
     let scripts = scripts();
     for step in 0..steps {
         let (what, transaction) = story.happen(&mut sender);

@@ -10,7 +10,7 @@ use primitives::{ScriptHash, Transaction};
 use serde_json::{Value, json};
 use stdx::hex;
 
-use crate::coins::{COIN_SAT, Coin, call, coin_of, digits, mine, mine_coins, own_script, sign, stranger};
+use crate::coins::{COIN_SAT, Coin, call, coin_of, digits, mine, mine_coins, mine_only, own_script, sign, stranger};
 use crate::wire::Wire;
 use crate::world::World;
 
@@ -78,7 +78,7 @@ fn what_the_node_would_not_take_is_refused_with_its_words() {
     fn check(got: (i64, String), code: i64, why: &str) {
         assert!(got.0 == code && got.1.contains(why), "{got:?}");
     }
-    let cheap = pays(&world, coins[0], 10_100);
+    let cheap = pays(&world, coins[0], 10_010);
     check(client.refusal(send, json!([digits(&cheap)])), 1, "insufficient fee");
     let missing = Coin { outpoint: primitives::OutPoint { txid: first.tx().txid(), vout: 9 }, value_sat: 100_000 };
     check(client.refusal(send, json!([digits(&pays(&world, missing, 1_000))])), 1, "bad-txns-inputs-missingorspent");
@@ -135,7 +135,8 @@ fn a_child_pays_for_its_parent_in_a_package() {
     let recent: Vec<&Value> = recent.as_array().unwrap().iter().map(|row| &row["txid"]).collect();
     assert_eq!(recent, [&json!(txid(&child)), &json!(txid(&parent))]);
     let histogram = client.call("mempool.get_fee_histogram", json!([]));
-    let size_vb = world.mempool.read().size_vb();
+    // Weights are summed up before they are rounded.
+    let size_vb = (parent.tx().weight() + child.tx().weight()).div_ceil(4) as u64;
     assert_eq!(histogram.as_array().unwrap().len(), 1, "one chunk, however little the parent pays alone");
     assert_eq!(histogram[0][1], size_vb);
     assert_eq!(histogram[0][0], json!((200_000 / size_vb) as f64 / 10.0));
@@ -212,4 +213,41 @@ fn a_long_list_of_the_mempool_is_sent_in_pages_and_counts_against_the_maximum() 
         (part(0, tip as i64), part(tip as i64, tip as i64 + 1), part(tip as i64 + 5, tip as i64 + 9)),
         (1, 1, 0)
     );
+}
+
+#[test]
+fn a_block_that_touches_ten_thousand_subscribed_scripts_tells_each_once() {
+    const SCRIPTS: u32 = 10_000;
+    const SESSIONS: usize = 10;
+    let world = World::new("electrum-many");
+    let coins = mine_coins(&world, 1);
+    let script = |n: u32| [&[0, 20][..], &[7; 16], &n.to_be_bytes()].concat();
+    let outputs: Vec<(u64, Vec<u8>)> = (0..SCRIPTS).map(|n| (10_000, script(n))).collect();
+    let payment = sign(&world, &coins, &outputs);
+    let wire = Wire::new(&world);
+    let mut clients: Vec<_> = (0..SESSIONS).map(|_| wire.greet("1.4")).collect();
+    for n in 0..SCRIPTS {
+        let hash = ScriptHash::of(&script(n)).to_string();
+        clients[n as usize % SESSIONS].call("blockchain.scripthash.subscribe", json!([hash]));
+    }
+    let news = world.handle.subscribe();
+    let (connected, last) = std::thread::scope(|scope| {
+        let connected = scope.spawn(move || {
+            assert!(news.iter().any(|event| matches!(event, chain::Event::NewTip { .. })));
+            Instant::now()
+        });
+        let listeners: Vec<_> = (clients.iter_mut())
+            .map(|client| {
+                scope.spawn(move || {
+                    let told = (0..SCRIPTS as usize / SESSIONS).map(|_| client.next_notice().1[0].to_string());
+                    let told: std::collections::BTreeSet<String> = told.collect();
+                    assert_eq!(told.len(), SCRIPTS as usize / SESSIONS, "each once");
+                    Instant::now()
+                })
+            })
+            .collect();
+        mine_only(&world, 1, &[digits(&payment)]);
+        (connected.join().unwrap(), listeners.into_iter().map(|listener| listener.join().unwrap()).max().unwrap())
+    });
+    println!("the last of {SCRIPTS} notices was read {:?} after the tip was told of", last - connected);
 }

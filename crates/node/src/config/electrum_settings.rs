@@ -228,8 +228,8 @@ pub const ELECTRUM_SETTINGS: &[Setting] = &[
         Kind::Whole { min: 1, max: 100_000_000 },
         &[],
         "150000",
-        "scripts",
-        "Scripts one session may subscribe to.",
+        "subscriptions",
+        "Scripts, transactions and outpoints one session may subscribe to.",
     ),
     setting(
         ELECTRUM,
@@ -237,8 +237,8 @@ pub const ELECTRUM_SETTINGS: &[Setting] = &[
         Kind::Whole { min: 1, max: 100_000_000 },
         &[],
         "500000",
-        "scripts",
-        "Subscribed scripts over all sessions; each takes about 200 bytes of memory.",
+        "subscriptions",
+        "Subscriptions over all sessions; each takes about 150 bytes of memory.",
     ),
     setting(
         ELECTRUM,

@@ -5,7 +5,7 @@
 //! Fails:  never.
 //!
 //! Worst memory with the defaults: outgoing 256 MiB shared + 1,000 sessions x (64 KiB + one slice of 256 KiB), unfinished
-//! lines 64 MiB shared + 1,000 x 16 KiB, subscriptions 500,000 x about 200 bytes: under 800 MiB with every session
+//! lines 64 MiB shared + 1,000 x 16 KiB, subscriptions 500,000 x about 150 bytes: under 800 MiB with every session
 //! hostile, and about 20 KiB a session at rest.
 
 use std::time::Duration;
@@ -54,9 +54,9 @@ pub struct Limits {
     pub batch_requests_max: usize,
     /// Lines in a row that are not requests before we hang up; ElectrumX hangs up after 10 errors.
     pub bad_lines_max: u32,
-    /// Scripts one session may subscribe to; the largest wallets reported have 120,000 addresses.
+    /// Scripts, transactions and outpoints one session may subscribe to; the largest wallets reported have 120,000 addresses.
     pub subscriptions_session_max: usize,
-    /// Subscribed scripts over all sessions.
+    /// Subscriptions over all sessions.
     pub subscriptions_max: usize,
     /// Bytes of answers waiting for one client before its next answer waits too; Fulcrum's `max_buffer` is 8 MB.
     /// One answer may overshoot it: by a verbose transaction of a full block, about 30 MB.

@@ -82,22 +82,20 @@ pub(crate) struct Due {
 impl Due {
     /// What of the letters this session still wants to hear, to be taken from the end.
     pub fn of(letters: Letters, wishes: &Wishes) -> Due {
-        let Letters { tip, everything, scripts, txs, outpoints } = letters;
-        let tip = (tip || everything) && wishes.tip.is_some();
-        let mut due = match everything {
-            true => Due {
-                tip,
-                scripts: wishes.scripts.keys().copied().collect(),
-                txs: wishes.txs.keys().copied().collect(),
-                outpoints: wishes.outpoints.keys().copied().collect(),
-            },
-            false => Due {
-                tip,
-                scripts: scripts.into_iter().filter(|script| wishes.scripts.contains_key(script)).collect(),
-                txs: txs.into_iter().filter(|txid| wishes.txs.contains_key(txid)).collect(),
-                outpoints: outpoints.into_iter().filter(|outpoint| wishes.outpoints.contains_key(outpoint)).collect(),
-            },
-        };
+        let Letters { tip, everything, any_tx, scripts, txs, outpoints } = letters;
+        let mut due = Due { tip: (tip || everything) && wishes.tip.is_some(), ..Due::default() };
+        match everything {
+            true => due.scripts.extend(wishes.scripts.keys()),
+            false => due.scripts.extend(scripts.iter().filter(|script| wishes.scripts.contains_key(script))),
+        }
+        match everything || any_tx {
+            true => due.txs.extend(wishes.txs.keys()),
+            false => due.txs.extend(txs.iter().filter(|txid| wishes.txs.contains_key(txid))),
+        }
+        match everything {
+            true => due.outpoints.extend(wishes.outpoints.keys()),
+            false => due.outpoints.extend(outpoints.iter().filter(|it| wishes.outpoints.contains_key(it))),
+        }
         // The order of a set is chance; this one can be tested.
         due.scripts.sort_unstable_by(|a, b| b.cmp(a));
         due.txs.sort_unstable_by(|a, b| b.cmp(a));

@@ -8,7 +8,7 @@
 //! subscribed to, and it is told the newest state of each once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::Hash;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use primitives::{OutPoint, ScriptHash, Txid};
@@ -32,6 +32,8 @@ pub struct Letters {
     pub everything: bool,
     /// Scripts whose status may have changed.
     pub scripts: HashSet<ScriptHash>,
+    /// Any transaction may be at another height.
+    pub any_tx: bool,
     /// Transactions that may be at another height.
     pub txs: HashSet<Txid>,
     /// Outpoints that may have been funded or spent.
@@ -140,8 +142,12 @@ impl Watchers {
 struct Tables {
     mailboxes: HashMap<SessionId, Arc<Mailbox>>,
     headers: HashSet<SessionId>,
-    scripts: HashMap<ScriptHash, Watchers>,
-    txs: HashMap<Txid, Watchers>,
+    /// By [`Tables::short`]: two scripts may share one, and whoever did not ask for the one told of throws it away.
+    scripts: HashMap<u64, Watchers>,
+    /// Likewise.
+    txs: HashMap<u64, Watchers>,
+    /// A secret, so that nobody can choose what shares.
+    secret: RandomState,
     /// Ordered, so that those of one transaction lie together.
     outpoints: BTreeMap<OutPoint, Watchers>,
     count: usize,
@@ -193,10 +199,12 @@ impl Subscriptions {
         let one = || Watchers::One(session);
         match topic {
             Topic::Script(key) => {
-                tables.scripts.entry(*key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
+                let key = tables.short(&key.0);
+                tables.scripts.entry(key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
             }
             Topic::Tx(key) => {
-                tables.txs.entry(*key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
+                let key = tables.short(&key.0);
+                tables.txs.entry(key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
             }
             Topic::Outpoint(key) => {
                 tables.outpoints.entry(*key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
@@ -222,17 +230,25 @@ impl Subscriptions {
         !tables.txs.is_empty() || !tables.outpoints.is_empty()
     }
 
-    /// Fills the mailboxes of everyone whom a change concerns: the work is that of the smaller of both sets.
+    /// Fills the mailboxes of everyone whom a change concerns: one look for each script, transaction and outpoint touched.
     pub fn tell(&self, touched: &Touched) {
         let tables = lock(&self.tables);
         let mut concerned: HashMap<SessionId, Letters> = HashMap::new();
-        each_touched(&tables.scripts, &touched.scripts, |script, session| {
-            concerned.entry(session).or_default().scripts.insert(*script);
-        });
+        if !tables.scripts.is_empty() {
+            for script in touched.scripts.iter() {
+                for session in tables.watchers(&tables.scripts, &script.0) {
+                    concerned.entry(*session).or_default().scripts.insert(*script);
+                }
+            }
+        }
         let any = touched.any_tx;
         if any || !touched.txs.is_empty() {
             tables.each_tx(touched, |txid, session| {
-                concerned.entry(session).or_default().txs.insert(txid);
+                let letters = concerned.entry(session).or_default();
+                match txid {
+                    Some(txid) => drop(letters.txs.insert(txid)),
+                    None => letters.any_tx = true,
+                }
             });
             tables.each_outpoint(touched, |outpoint, session| {
                 concerned.entry(session).or_default().outpoints.insert(outpoint);
@@ -247,6 +263,7 @@ impl Subscriptions {
             if let Some(mailbox) = tables.mailboxes.get(&session) {
                 mailbox.put(|letters| {
                     letters.tip |= news.tip;
+                    letters.any_tx |= news.any_tx;
                     letters.scripts.extend(news.scripts);
                     letters.txs.extend(news.txs);
                     letters.outpoints.extend(news.outpoints);
@@ -263,27 +280,23 @@ impl Subscriptions {
     }
 }
 
-fn each_touched<K: Eq + Hash>(table: &HashMap<K, Watchers>, touched: &HashSet<K>, mut note: impl FnMut(&K, SessionId)) {
-    let mut all = |key: &K, watchers: &Watchers| watchers.sessions().iter().for_each(|session| note(key, *session));
-    if touched.len() < table.len() {
-        for key in touched {
-            if let Some(watchers) = table.get(key) {
-                all(key, watchers);
-            }
-        }
-    } else {
-        table.iter().filter(|(key, _)| touched.contains(key)).for_each(|(key, watchers)| all(key, watchers));
-    }
-}
-
 impl Tables {
-    fn each_tx(&self, touched: &Touched, mut note: impl FnMut(Txid, SessionId)) {
-        match touched.any_tx {
-            false => each_touched(&self.txs, &touched.txs, |txid, session| note(*txid, session)),
-            true => {
-                for (txid, watchers) in &self.txs {
-                    watchers.sessions().iter().for_each(|session| note(*txid, *session));
-                }
+    /// 64 bits that stand for a hash.
+    fn short(&self, hash: &[u8; 32]) -> u64 {
+        self.secret.hash_one(hash)
+    }
+
+    fn watchers<'a>(&self, table: &'a HashMap<u64, Watchers>, hash: &[u8; 32]) -> &'a [SessionId] {
+        table.get(&self.short(hash)).map_or(&[], Watchers::sessions)
+    }
+
+    /// Sessions that wait for a transaction, and which; none where nobody knows which it was.
+    fn each_tx(&self, touched: &Touched, mut note: impl FnMut(Option<Txid>, SessionId)) {
+        if touched.any_tx {
+            self.txs.values().flat_map(Watchers::sessions).for_each(|session| note(None, *session));
+        } else if !self.txs.is_empty() {
+            for txid in &touched.txs {
+                self.watchers(&self.txs, &txid.0).iter().for_each(|session| note(Some(*txid), *session));
             }
         }
     }
@@ -314,11 +327,13 @@ impl Tables {
         let mut known = false;
         match topic {
             Topic::Script(key) => {
+                let key = &self.short(&key.0);
                 if self.scripts.get_mut(key).is_some_and(|watchers| watchers.remove(session, &mut known)) {
                     self.scripts.remove(key);
                 }
             }
             Topic::Tx(key) => {
+                let key = &self.short(&key.0);
                 if self.txs.get_mut(key).is_some_and(|watchers| watchers.remove(session, &mut known)) {
                     self.txs.remove(key);
                 }
@@ -366,7 +381,6 @@ mod tests {
         subscriptions.add(ids[2], &script(3), 4).unwrap();
         assert_eq!(subscriptions.add(ids[2], &script(4), 4), Err(Error::TooManySubscriptions { max: 4 }));
 
-        // One way round the smaller set is the touched one, the other way it is the table.
         for filler in [0, 100] {
             subscriptions.tell(&touched((0..filler).map(|n| 50 + n).chain([1, 9])));
             assert_eq!(boxes[0].take(), letters(true, &[1]));
@@ -405,7 +419,7 @@ mod tests {
         change.any_tx = true;
         subscriptions.tell(&change);
         let told = mailbox.take();
-        assert_eq!((told.outpoints.len(), told.txs.len()), (4, 2));
+        assert_eq!((told.outpoints.len(), told.any_tx), (4, true));
         subscriptions.tell_everything();
         assert_eq!(mailbox.take(), Letters { everything: true, ..Letters::default() });
     }

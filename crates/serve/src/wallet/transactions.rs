@@ -69,7 +69,7 @@ pub(super) fn get_merkle(machine: &mut Machine, arguments: &Arguments<'_>, out: 
     let asked = arguments.text(1).map(|_| arguments.number(1, None)).transpose()?;
     let view = machine.env.source.view();
     let Some((height, pos)) = view.locate(&txid)? else {
-        return Err(not_found(machine).into());
+        return Err(require_ready(machine).err().unwrap_or(Error::NotConfirmed).into());
     };
     if let Some(asked) = asked.filter(|asked| u64::from(height) != *asked) {
         return Err(Error::NotInBlock { height: asked }.into());

@@ -115,8 +115,36 @@ fn metrics(report: &Json) -> String {
         let kind = if COUNTERS.contains(&name.as_str()) { "counter" } else { "gauge" };
         put_numbers(&format!("assay_{name}"), value, kind, &mut lines);
     }
+    put_answers(report, &mut lines);
     put_aliases(report, &mut lines);
     lines.join("\n")
+}
+
+/// The Electrum server's answers: a histogram of the time they took, for each method and size of answer.
+fn put_answers(report: &Json, lines: &mut Vec<String>) {
+    let rows = |value: &Json| value.as_array().cloned().unwrap_or_default();
+    let methods = rows(&report["electrum"]["methods"]);
+    if !methods.is_empty() {
+        lines.push("# TYPE assay_electrum_answer_seconds histogram".to_owned());
+    }
+    for method in &methods {
+        for sizes in rows(&method["sizes"]) {
+            let name = method["name"].as_str().unwrap_or_default();
+            let bytes_max = sizes["bytes_max"].as_u64().filter(|max| *max != u64::MAX);
+            let bytes_max = bytes_max.map_or("+Inf".to_owned(), |max| max.to_string());
+            let labels = format!("method=\"{name}\",bytes_max=\"{bytes_max}\"");
+            let mut total = 0;
+            let ends = rows(&sizes["microseconds_max"]).into_iter().map(Some).chain([None]);
+            for (end, count) in ends.zip(rows(&sizes["counts"])) {
+                total += count.as_u64().unwrap_or(0);
+                let end = end.and_then(|us| us.as_f64()).map_or("+Inf".to_owned(), |us| (us / 1e6).to_string());
+                lines.push(format!("assay_electrum_answer_seconds_bucket{{{labels},le=\"{end}\"}} {total}"));
+            }
+            let seconds = sizes["total_us"].as_f64().unwrap_or(0.0) / 1e6;
+            lines.push(format!("assay_electrum_answer_seconds_sum{{{labels}}} {seconds}"));
+            lines.push(format!("assay_electrum_answer_seconds_count{{{labels}}} {total}"));
+        }
+    }
 }
 
 /// Names of a widespread exporter for bitcoind, so that its dashboards show this node too: the name, the place in the
@@ -162,6 +190,20 @@ mod tests {
         assert!(text.contains("phase      importing\nheight     1,234 of 5,000 headers (12.50 %)"), "{text}");
         assert!(text.contains("time left  1 min 1 s\nmemory     1.0 MiB of a budget of 1.0 GiB"), "{text}");
         assert!(text.ends_with("refused    block 7 (ab): bad-cb-amount"), "{text}");
+    }
+
+    #[test]
+    fn prometheus_has_each_methods_latencies_by_size() {
+        let text = metrics(&json!({ "electrum": { "methods": [{ "name": "a.b", "requests": 3, "sizes": [{
+            "bytes_max": 1024, "microseconds_max": [100, 3_000], "counts": [1, 0, 2], "total_us": 2_500_000,
+        }] }] } }));
+        let want = "# TYPE assay_electrum_answer_seconds histogram\n\
+            assay_electrum_answer_seconds_bucket{method=\"a.b\",bytes_max=\"1024\",le=\"0.0001\"} 1\n\
+            assay_electrum_answer_seconds_bucket{method=\"a.b\",bytes_max=\"1024\",le=\"0.003\"} 1\n\
+            assay_electrum_answer_seconds_bucket{method=\"a.b\",bytes_max=\"1024\",le=\"+Inf\"} 3\n\
+            assay_electrum_answer_seconds_sum{method=\"a.b\",bytes_max=\"1024\"} 2.5\n\
+            assay_electrum_answer_seconds_count{method=\"a.b\",bytes_max=\"1024\"} 3";
+        assert!(text.contains(want), "{text}");
     }
 
     #[test]

@@ -17,8 +17,10 @@ use serve::transport::Framing;
 use serve::transport::certificate::Files;
 use serve::transport::listen::{Door, Place, SOCKET_PATH_BYTES_MAX};
 
+use super::network::tor;
 use super::value::Value;
 use super::{ConfigError, Layers, Source, path, whole, word};
+use crate::wiring::OnionWish;
 
 /// The settings of ports, in the order in which `auto` counts them up from the first, and what comes in there.
 const PORTS: [(&str, Framing, bool); 6] = [
@@ -70,6 +72,9 @@ fn doors(layers: &Layers, network: Network) -> Result<Vec<Door>, ConfigError> {
         };
         doors.push(Door { framing, has_tls, ..Door::plain(address) });
     }
+    if word(layers, "electrum_onion") == "on" {
+        doors.push(Door { is_onion: true, ..Door::plain(SocketAddr::from(([127, 0, 0, 1], 0))) });
+    }
     if let Some(socket) = path(layers, "electrum_unix_socket") {
         let length = socket.as_os_str().len();
         if length > SOCKET_PATH_BYTES_MAX {
@@ -83,6 +88,20 @@ fn doors(layers: &Layers, network: Network) -> Result<Vec<Door>, ConfigError> {
         doors.push(Door { place: Place::Unix(socket), ..Door::plain(SocketAddr::from(([0, 0, 0, 0], 0))) });
     }
     Ok(doors)
+}
+
+/// The onion service these settings want.
+pub fn onion(layers: &Layers, network: Network, chain_dir: &Path) -> Result<Option<OnionWish>, ConfigError> {
+    if word(layers, "electrum_onion") == "off" {
+        return Ok(None);
+    }
+    let (setting, other) = ("electrum_onion", "p2p_tor_control");
+    let tor = tor(layers).ok_or_else(|| {
+        let why = "nobody knows where Tor can be asked for an onion service".to_owned();
+        ConfigError::Conflict { setting, source: layers.get(setting).1, other, why }
+    })?;
+    let key_file = chain_dir.join("electrum-onion-private-key");
+    Ok(Some(OnionWish { tor, port: usual_port(network), key_file }))
 }
 
 /// Our own certificate is made where it is missing; the operator's is not.
@@ -222,6 +241,18 @@ mod tests {
         let only = resolved(&[("electrum_listen", "off"), ("electrum_unix_socket", "/y/e.sock")]).unwrap().unwrap();
         assert_eq!(only.doors.iter().map(Door::name).collect::<Vec<_>>(), ["unix"]);
         assert!(resolved(&[("electrum_listen", "off")]).unwrap().is_none());
+        let flags = [
+            ("electrum_onion".to_owned(), "on".to_owned()),
+            ("p2p_tor_control".to_owned(), "127.0.0.1:9051".to_owned()),
+        ];
+        let told = |flags: &[(String, String)]| {
+            let layers = Layers::of_process(flags, std::iter::empty()).unwrap();
+            onion(&layers, Network::Main, Path::new("/x")).map(|wish| wish.map(|wish| wish.port))
+        };
+        assert_eq!(told(&flags).unwrap(), Some(50_001));
+        assert_eq!(told(&[]).unwrap(), None);
+        assert!(told(&flags[..1]).unwrap_err().to_string().contains("conflicts with \"p2p_tor_control\""));
+        assert!(resolved(&[("electrum_onion", "on")]).unwrap().unwrap().doors[1].is_onion);
         let own = config.certificate.unwrap();
         assert!(own.are_made && own.key.starts_with("/x"));
         let given = resolved(&[("electrum_certificate", "/c"), ("electrum_certificate_key", "/k")]).unwrap().unwrap();

@@ -82,6 +82,16 @@ pub const ELECTRUM_SETTINGS: &[Setting] = &[
     ),
     setting(
         ELECTRUM,
+        "electrum_onion",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Keep an onion service for the Electrum server, under a name that stays: plain lines at the network's usual port. \
+         Needs p2p_tor_control.",
+    ),
+    setting(
+        ELECTRUM,
         "electrum_certificate",
         Kind::Path,
         &["auto"],

@@ -28,6 +28,8 @@ use primitives::network::{Network, Params};
 pub use sources::{ConfigError, Layers, Source, nearest};
 use value::Value;
 
+use crate::wiring::OnionWish;
+
 /// Name of the settings file in the data directory.
 pub const FILE_NAME: &str = "assay.toml";
 /// Memory one thread needs at least for the block it checks and its scripts, in MiB.
@@ -81,6 +83,8 @@ pub struct Config {
     pub block_filters: bool,
     /// What ZeroMQ publishes where.
     pub zmq: Vec<serve::zmq::Notifier>,
+    /// The Electrum server's onion service; `None` for none.
+    pub electrum_onion: Option<OnionWish>,
     /// The Electrum server; `None` for none.
     pub electrum: Option<serve::electrum::Config>,
     /// JSON-RPC; `None` for none.
@@ -149,6 +153,7 @@ impl Config {
             threads,
             memory_bytes: memory_mib << 20,
             sig_engine: word(layers, "sig_engine"),
+            electrum_onion: electrum::onion(layers, network, &chain_dir)?,
             electrum: electrum::resolve(layers, network, memory_mib, &chain_dir)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
             mempool: mempool::resolve(layers, network, memory_mib)?,

@@ -11,21 +11,31 @@ use chain::Handle;
 use serve::confirmed::{Confirmed, Waiting};
 use serve::electrum::{Config, Env, ServerHandle, start};
 use serve::pool::Pool;
-use serve::transport::listen::Door;
+use serve::transport::listen::{Door, Place};
+
+use crate::wiring::{Onion, OnionWish};
 
 /// A running server.
 pub struct Electrum {
+    /// Ends before the server, so that nobody comes to a closed door.
+    _onion: Option<Onion>,
     server: ServerHandle,
     source: Arc<Confirmed>,
 }
 
 impl Electrum {
     /// Binds and serves what is known before the store is open: the genesis header, and how far the index is.
-    pub fn start(config: Config) -> Result<Electrum, String> {
+    pub fn start(config: Config, onion: Option<OnionWish>) -> Result<Electrum, String> {
         let failed = |error| format!("the Electrum server does not start (settings electrum_*): {error}");
         let source = Arc::new(Confirmed::new(&config.params));
         let server = start(config, source.clone()).map_err(failed)?;
-        Ok(Electrum { server, source })
+        let target = server.doors().iter().find_map(|door| match door.place {
+            Place::Tcp(address) if door.is_onion => Some(address),
+            _ => None,
+        });
+        let onion = onion.zip(target).map(|(wish, target)| Onion::keep(wish, target)).transpose();
+        let onion = onion.map_err(|error| format!("no thread for the onion service: {error}"))?;
+        Ok(Electrum { _onion: onion, server, source })
     }
 
     /// Answers from the writer's views and the mempool from now on, and tells sessions of what happens to both.

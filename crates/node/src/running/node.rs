@@ -331,7 +331,7 @@ impl Node {
 }
 
 fn serve(electrum: serve::electrum::Config, config: &Config, reporter: &Reporter) -> Result<Electrum, Failure> {
-    let electrum = Electrum::start(electrum).map_err(Failure::Run)?;
+    let electrum = Electrum::start(electrum, config.electrum_onion.clone()).map_err(Failure::Run)?;
     for door in electrum.doors() {
         log::info("electrum", "listening", &[("address", &door.place), ("transport", &door.name())]);
         if let Place::Tcp(address) = door.place

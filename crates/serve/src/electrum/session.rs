@@ -22,6 +22,7 @@ use super::machine::{EndReason, Machine, Step, Tally};
 use super::outbox::Outbox;
 use super::subscriptions::Mailbox;
 use super::version;
+use crate::shares::WAIT_MAX;
 use crate::shares::cost::Work;
 use crate::shares::ledger::{Seat, Standing};
 use crate::transport::channel::{Channel, Layers};
@@ -363,7 +364,7 @@ impl Session {
             });
             // A panic in a slice ends this session only; its subscriptions go with the machine.
             let (mut machine, mut out, step, time) = slice.await.map_err(|_| Ended::Fault)?;
-            let standing = self.account(&mut machine, time, out.len());
+            let (standing, cost) = self.account(&mut machine, time, out.len());
             self.machine = Some(machine);
             if let (Standing::Over { retry_s }, Step::Done, false) = (standing, step, self.is_http) {
                 Head { id: "null".into(), two: true }.refuse(&Error::Excess { retry_s }, &mut out);
@@ -377,7 +378,9 @@ impl Session {
                 Step::End(EndReason::BadInput) => return Err(Ended::BadInput),
                 Step::End(EndReason::Protocol) => return Err(Ended::Protocol),
                 Step::End(EndReason::Fault) => return Err(Ended::Fault),
-                Step::More | Step::Done => self.wait_its_turn(standing).await?,
+                // Between the slices of one answer, no longer than they took; behind it, all of the wait.
+                Step::More => self.wait_its_turn(standing, cost).await?,
+                Step::Done => self.wait_its_turn(standing, WAIT_MAX).await?,
             }
             if step == Step::Done {
                 return Ok(());
@@ -385,8 +388,8 @@ impl Session {
         }
     }
 
-    /// Charges a slice to who had it done.
-    fn account(&self, machine: &mut Machine, time: Duration, bytes: usize) -> Standing {
+    /// Charges a slice to who had it done; says what it cost.
+    fn account(&self, machine: &mut Machine, time: Duration, bytes: usize) -> (Standing, Duration) {
         let Tally { requests, rows, software } = machine.take_tally();
         let client = self.seat.client();
         client.requests.fetch_add(requests, Relaxed);
@@ -395,16 +398,17 @@ impl Session {
         if let (Some(software), Some(version)) = (software, version) {
             client.greeted(&software, version.to_string());
         }
-        self.seat.charge(Work { time, rows, bytes: bytes as u64 }, self.surroundings.env.now())
+        let work = Work { time, rows, bytes: bytes as u64 };
+        (self.seat.charge(work, self.surroundings.env.now()), Duration::from_micros(work.cost_us()))
     }
 
     /// Who has had much waits before more is done for it, and who has had too much goes.
-    async fn wait_its_turn(&mut self, standing: Standing) -> Result<(), Ended> {
+    async fn wait_its_turn(&mut self, standing: Standing, most: Duration) -> Result<(), Ended> {
         match standing {
             Standing::Fine => Ok(()),
             Standing::Slow(time) => {
                 self.surroundings.env.metrics.slowed.add(1);
-                tokio::time::sleep(time).await;
+                tokio::time::sleep(time.min(most)).await;
                 Ok(())
             }
             Standing::Over { .. } => Err(Ended::Excess),

@@ -13,7 +13,7 @@ use super::room::Room;
 const CONTROL_BYTES_MAX: u64 = 125;
 
 /// Frames of one message; libraries cut at 4 KiB at least, which makes 256 of the longest message.
-const FRAMES_OF_MESSAGE_MAX: u32 = 1024;
+pub const FRAMES_OF_MESSAGE_MAX: u32 = 1024;
 
 /// Closing codes (section 7.4.1).
 pub mod code {

@@ -13,7 +13,7 @@ use rustls::{ServerConfig, ServerConnection};
 use super::Refusal;
 
 /// Bytes a client may send before the handshake is done; the longest known hello, with post-quantum keys, has 1,800.
-const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
+pub const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
 
 /// The server's end of a connection.
 pub struct Tls {

@@ -73,6 +73,8 @@ pub struct FrameReader {
     frames: u32,
     control: Vec<u8>,
     events: VecDeque<Event>,
+    /// The client has closed: what it sends behind that is not looked at.
+    is_closed: bool,
 }
 
 impl FrameReader {
@@ -86,12 +88,13 @@ impl FrameReader {
             frames: 0,
             control: Vec::new(),
             events: VecDeque::new(),
+            is_closed: false,
         }
     }
 
     /// Takes bytes that arrived.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), FrameError> {
-        loop {
+        while !self.is_closed {
             if self.frame.is_none() && !self.take_head(&mut bytes)? {
                 return Ok(());
             }
@@ -99,6 +102,7 @@ impl FrameReader {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// The next event.
@@ -190,6 +194,7 @@ impl FrameReader {
             CLOSE => {
                 let payload = std::mem::take(&mut self.control);
                 self.events.push_back(Event::Close(close_code(&payload)?));
+                self.is_closed = true;
             }
             _ if frame.is_last => {
                 self.frames = 0;
@@ -358,8 +363,9 @@ mod tests {
         let parts =
             [frame(1, b"xx"), frame(0x89, b"now"), frame(0, b""), frame(0x8a, b"?"), frame(0x80, b"x")].concat();
         check(&parts, &[Event::Ping(b"now".to_vec()), message(3)], None);
-        let two = [frame(0x81, b"x"), frame(0x88, b""), frame(0x88, &[3, 0xe8, b'b'])].concat();
-        check(&two, &[message(1), Event::Close(None), Event::Close(Some(1000))], None);
+        let ended = [frame(0x81, b"x"), frame(0x88, &[3, 0xe8, b'b']), frame(0x83, b"not looked at")].concat();
+        check(&ended, &[message(1), Event::Close(Some(1000))], None);
+        check(&frame(0x88, b""), &[Event::Close(None)], None);
     }
 
     #[test]

@@ -109,6 +109,8 @@ impl Chain {
             Ok(()) | Err(Halt::Stopped) => Ok(()),
             Err(Halt::Failed(error)) => Err(error),
             Err(Halt::Refused(refusal)) => {
+                // Whoever is told of the refusal may look at the tip below it.
+                self.commit_if_changed()?;
                 self.refuse(refusal);
                 Ok(())
             }

@@ -94,6 +94,7 @@ impl Chain {
     /// Connects what comes, from block files and from outside, until [`Handle::stop`] is called.
     pub fn run(mut self) -> Result<(), ChainError> {
         let mut wake = self.world.clock.monotonic();
+        let mut quiet = Duration::ZERO;
         while !self.stopping() {
             self.catch_up_with(self.world.clock.monotonic() >= wake)?;
             wake = self.last_scan + self.options.poll_interval;
@@ -103,7 +104,13 @@ impl Chain {
             }
             let now = self.world.clock.monotonic();
             if !self.stopping() && now < wake {
-                self.shared.intake.signal.wait(wake - now);
+                let is_rung = self.shared.intake.signal.wait(wake - now);
+                quiet = if is_rung { Duration::ZERO } else { quiet + (wake - now) };
+            }
+            // Blocks that are waited for may never come: what is connected is told of all the same.
+            if quiet >= QUIET_BEFORE_COMMIT {
+                self.commit_if_changed()?;
+                quiet = Duration::ZERO;
             }
         }
         self.finish()
@@ -157,8 +164,11 @@ impl Chain {
     fn end_pass(&mut self) -> Result<(), ChainError> {
         let (behind, done) = {
             let tree = self.tree();
-            let behind = tree.height(tree.best_header()).saturating_sub(tree.height(self.tip));
-            (behind, self.target(&tree) == self.tip)
+            let best_header = tree.best_header();
+            let ahead = tree.height(best_header).saturating_sub(tree.height(self.tip));
+            // Beside the best headers nothing more may come: the blocks of those may be held back.
+            let is_beside = tree.ancestor(best_header, tree.height(self.tip)) != Some(self.tip);
+            (if is_beside { 0 } else { ahead }, self.target(&tree) == self.tip)
         };
         let near = done && (behind < BEHIND_BLOCKS_MAX || self.own_is_absent());
         if near || self.waiting.iter().any(|waiter| waiter.commits) || self.commit_is_due() {
@@ -391,6 +401,8 @@ impl Drop for Chain {
 /// Blocks that the tip may be behind the best header and still count as the tip: commits are published block by block.
 /// Further behind, the chain is being fetched, and each block on its own would cost a commit.
 const BEHIND_BLOCKS_MAX: u32 = 16;
+/// Time without a new block after which what is connected is committed though the best headers are far ahead.
+const QUIET_BEFORE_COMMIT: Duration = Duration::from_secs(5);
 /// Refusals that are remembered with their rule; beyond, who asks too late is told that nothing is known.
 pub(crate) const REFUSALS_KEPT_MAX: usize = 1_000;
 /// Facts about headers that wait for a commit at most: 2 MB.

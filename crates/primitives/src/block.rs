@@ -14,6 +14,8 @@ use crate::transaction::{Layout, Tx};
 
 /// Largest serialized block, in bytes; follows from the BIP 141 weight limit.
 pub const BLOCK_BYTES_MAX: usize = 4_000_000;
+/// Most bytes of a block that is handed in by a caller: half of what Core's `MAX_BODY_SIZE` lets a request of JSON-RPC be.
+pub const SUBMITTED_BYTES_MAX: usize = 16 << 20;
 
 /// A parsed block; cloning it shares the bytes.
 #[derive(Clone)]
@@ -26,8 +28,23 @@ pub struct Block {
 impl Block {
     /// Parses exactly one block; bytes after it are an error.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Block, ParseError> {
-        let bytes = Arc::new(bytes.into());
+        let bytes = bytes.into();
         if bytes.len() > BLOCK_BYTES_MAX {
+            return Err(ParseError::TooLarge);
+        }
+        let length = bytes.len();
+        let block = Block::parse_first(bytes)?;
+        if block.bytes.len() < length {
+            return Err(ParseError::TrailingBytes);
+        }
+        Ok(block)
+    }
+
+    /// Parses the block that bytes begin with and drops what follows it, as Core does where a peer or a caller hands it a block.
+    /// It may be larger than any good one, so that the rule it breaks can be named.
+    pub fn parse_first(bytes: impl Into<Vec<u8>>) -> Result<Block, ParseError> {
+        let mut bytes = bytes.into();
+        if bytes.len() > SUBMITTED_BYTES_MAX {
             return Err(ParseError::TooLarge);
         }
         let mut reader = Reader::new(&bytes);
@@ -36,10 +53,9 @@ impl Block {
         for _ in 0..compact_size(&mut reader)? {
             layout.push_tx(&mut reader)?;
         }
-        if reader.left() > 0 {
-            return Err(ParseError::TrailingBytes);
-        }
-        Ok(Block { bytes, header, layout: Arc::new(layout) })
+        let length = bytes.len() - reader.left();
+        bytes.truncate(length);
+        Ok(Block { bytes: Arc::new(bytes), header, layout: Arc::new(layout) })
     }
 
     /// All its bytes.
@@ -118,8 +134,21 @@ mod tests {
             assert!(Block::parse(&bytes[..end]).is_err(), "{end}");
         }
         assert_eq!(Block::parse([&bytes[..], &[0]].concat()).err(), Some(ParseError::TrailingBytes));
+        let first = Block::parse_first([&bytes[..], &[1, 2, 3]].concat()).unwrap();
+        assert_eq!(first.bytes(), bytes, "what follows is dropped");
+        assert!(Block::parse_first(&bytes[..284]).is_err());
         let block = Block::parse(bytes).unwrap();
         assert_eq!((block.tx_count(), block.input_count(), block.output_count(), block.weight()), (1, 1, 1, 1140));
         assert!(block.tx(0).is_coinbase());
+    }
+
+    #[test]
+    fn a_block_may_be_handed_in_that_is_larger_than_any_good_one() {
+        let genesis = Params::of(Network::Main).genesis_block();
+        let filled = |length: usize| [&genesis[..], &vec![0; length - genesis.len()]].concat();
+        assert_eq!(Block::parse(filled(BLOCK_BYTES_MAX)).err(), Some(ParseError::TrailingBytes));
+        assert_eq!(Block::parse(filled(BLOCK_BYTES_MAX + 1)).err(), Some(ParseError::TooLarge));
+        assert!(Block::parse_first(filled(SUBMITTED_BYTES_MAX)).is_ok());
+        assert_eq!(Block::parse_first(filled(SUBMITTED_BYTES_MAX + 1)).err(), Some(ParseError::TooLarge));
     }
 }

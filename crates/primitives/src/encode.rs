@@ -47,6 +47,21 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
+impl ParseError {
+    /// What Bitcoin Core's log says of such bytes.
+    pub fn core_words(self) -> &'static str {
+        match self {
+            ParseError::Short => "DataStream::read(): end of data: iostream error",
+            ParseError::NonCanonicalSize => "non-canonical ReadCompactSize(): iostream error",
+            ParseError::SizeTooLarge => "ReadCompactSize(): size too large: iostream error",
+            ParseError::UnknownWitnessFlag => "Unknown transaction optional data: iostream error",
+            ParseError::SuperfluousWitness => "Superfluous witness record: iostream error",
+            ParseError::TrailingBytes => "bytes are left after the last value",
+            ParseError::TooLarge => "more bytes than a block may have",
+        }
+    }
+}
+
 impl From<Short> for ParseError {
     fn from(_: Short) -> Self {
         ParseError::Short

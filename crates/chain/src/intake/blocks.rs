@@ -175,7 +175,8 @@ impl Shared {
         if self.intake.own.is_none() {
             return Acceptance::NotKept;
         }
-        let block = match Block::parse(bytes) {
+        // Peers' blocks have met the limit of messages; what callers hand in may be too large, and is told why it is bad.
+        let block = match Block::parse_first(bytes) {
             Ok(block) => block,
             Err(error) => return Acceptance::Malformed { error },
         };

@@ -48,10 +48,10 @@ impl Signal {
         *self.rung.lock().expect("no panic while held") = false;
     }
 
-    /// Waits until somebody rings, or for `longest`.
-    pub(crate) fn wait(&self, longest: Duration) {
+    /// Waits until somebody rings, or for `longest`; true where somebody did.
+    pub(crate) fn wait(&self, longest: Duration) -> bool {
         let rung = self.rung.lock().expect("no panic while held");
-        drop(self.bell.wait_timeout_while(rung, longest, |rung| !*rung).expect("no panic while held"));
+        *self.bell.wait_timeout_while(rung, longest, |rung| !*rung).expect("no panic while held").0
     }
 }
 

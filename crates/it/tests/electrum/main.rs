@@ -10,6 +10,7 @@ mod world;
 
 mod coins;
 mod golden;
+mod library;
 mod model;
 mod push;
 mod slow;

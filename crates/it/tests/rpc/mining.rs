@@ -4,6 +4,7 @@
 //! Out:    the chain's answers.
 
 use serde_json::json;
+use stdx::hex;
 
 use crate::world::{BLOCKS, World};
 
@@ -25,6 +26,21 @@ fn blocks_are_made_left_and_taken_back() {
         world.call("getblocktemplate", &format!("[{{\"mode\":\"proposal\",\"data\":{hex}}}]")).unwrap(),
         json!(null)
     );
+    // With a second item in the coinbase's witness it is larger than any block, and the rule it breaks is named all the same; the
+    // block itself is not to blame.
+    let plain = kept["hex"].as_str().unwrap();
+    let witness = format!("0120{}00000000", "00".repeat(32));
+    assert!(plain.ends_with(&witness), "one transaction, which commits to no other's witness");
+    let bloated = |bytes: u32| {
+        let item = format!("0220{}fe{}", "00".repeat(32), hex::encode(&bytes.to_le_bytes()));
+        let large =
+            plain.strip_suffix(&witness).unwrap().to_owned() + &item + &"61".repeat(bytes as usize) + "00000000";
+        world.call("submitblock", &format!("[\"{large}\"]"))
+    };
+    assert_eq!(bloated(5_000_000).unwrap(), json!("bad-witness-nonce-size"));
+    assert_eq!(bloated(15_000_000).unwrap(), json!("bad-witness-nonce-size"));
+    let (code, message) = bloated((16 << 20) + 1).unwrap_err();
+    assert_eq!((code, message.as_str()), (-22, "Block decode failed"));
     assert_eq!(world.call("submitblock", &format!("[{hex}]")).unwrap(), json!(null));
     assert_eq!(world.call("submitblock", &format!("[{hex}]")).unwrap(), json!("duplicate"));
     assert_eq!(world.call("getbestblockhash", "[]").unwrap(), kept["hash"]);

@@ -75,10 +75,15 @@ impl<C: Chain> Hub<C> {
         } else {
             None
         };
-        let by_hash = || Message::Inv(vec![Inventory { kind: InventoryKind::Block, hash: tip.hash.0 }]);
-        self.send(id, &message.unwrap_or_else(by_hash));
+        let Some(message) = message else {
+            // A hash alone says nothing of what is below: who got no more does not know the block (Core: `pindexBestHeaderSent`).
+            let entry = Inventory { kind: InventoryKind::Block, hash: tip.hash.0 };
+            return self.send(id, &Message::Inv(vec![entry]));
+        };
+        let hash = tip.hash;
+        self.send(id, &message);
         if let Some(talk) = self.talks.get_mut(&id) {
-            talk.told = Some(tip.hash);
+            talk.told = Some(hash);
         }
     }
 

@@ -14,7 +14,7 @@ use primitives::{Block, BlockHash};
 use super::talk::Pending;
 use super::{Chain, Hub, JUDGED_BLOCKS_MAX, Judgement, Newest, Place};
 use crate::peer::{COMPACT_VERSION, End, PeerId};
-use crate::sync::{Action, Arrival};
+use crate::sync::{Action, Arrival, PartReason};
 use crate::wire::limits::GETDATA_SENT_MAX;
 use crate::wire::{
     BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Reconstruction,
@@ -23,6 +23,8 @@ use crate::wire::{
 
 /// Compact blocks are put together this near the tip only: Core's figure too.
 const COMPACT_AHEAD_MAX: u32 = 2;
+/// Blocks from the tip on that are asked for as soon as they are told of: a day's.
+const NEAR_BLOCKS_MAX: u32 = 144;
 /// Blocks above the tip that are taken without having been asked for; Core's `MIN_BLOCKS_TO_KEEP`.
 const UNASKED_AHEAD_MAX: u32 = 288;
 /// Blocks of one branch beside the best headers that are on their way; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER`.
@@ -42,10 +44,18 @@ impl<C: Chain> Hub<C> {
         self.follow_tip();
         self.extend_window();
         self.window.set_room(self.chain.room());
+        let ahead = self.chain.best_header().height.saturating_sub(self.chain.connected().height);
+        self.window.set_near(ahead <= NEAR_BLOCKS_MAX && !self.chain.is_initial_download());
         for action in self.window.plan(self.now_ms()) {
             match action {
                 Action::Request { peer, blocks } => self.request(PeerId(peer), &blocks),
-                Action::Part { peer, .. } => self.end(PeerId(peer), End::ClosedByUs("its blocks come too slowly")),
+                Action::Part { peer, why } => {
+                    let why = match why {
+                        PartReason::Stalls { .. } => "Peer is stalling block download",
+                        _ => "its blocks come too slowly",
+                    };
+                    self.end(PeerId(peer), End::ClosedByUs(why));
+                }
             }
         }
         self.announce();
@@ -64,19 +74,32 @@ impl<C: Chain> Hub<C> {
         let fork = self.chain.common_height(&self.best);
         self.best = best.hash;
         self.window.cut(fork + 1);
-        let known: Vec<(PeerId, BlockHash)> =
-            self.talks.iter().filter_map(|(id, talk)| Some((*id, talk.known?))).collect();
-        for (id, hash) in known {
-            self.window.has(id.0, self.chain.common_height(&hash));
+        for id in self.ids() {
+            self.note_supply(id);
         }
     }
 
     /// Validation may have got further, or stand on a branch that is to be left.
     fn follow_tip(&mut self) {
-        let connected = self.chain.common_height(&self.chain.connected().hash);
-        match connected + 1 < self.window.first() {
-            true => self.window.cut(connected + 1),
-            false => self.window.connected(connected),
+        let connected = self.chain.connected();
+        let fork = self.chain.common_height(&connected.hash);
+        if fork < connected.height {
+            return self.pass_over_kept(fork);
+        }
+        match fork + 1 < self.window.first() {
+            true => self.window.cut(fork + 1),
+            false => self.window.connected(fork),
+        }
+    }
+
+    /// Validation stands on a branch that is to be left, and leaves it once the best headers' blocks have more work: those that
+    /// are here wait for the others, however many there are, and not the other way round.
+    fn pass_over_kept(&mut self, fork: u32) {
+        self.window.connected(fork);
+        while let Some(hash) = self.window.lowest()
+            && self.chain.find(&hash).is_some_and(|place| place.has_block)
+        {
+            self.window.connected(self.window.first());
         }
     }
 
@@ -89,7 +112,13 @@ impl<C: Chain> Hub<C> {
         let end = best.height.saturating_add(1).min(self.window.end() + self.window.room() as u32);
         let places = (self.window.end()..end).map_while(|height| self.chain.on_best(height));
         let blocks: Vec<(BlockHash, bool)> = places.map(|place| (place.hash, place.has_block)).collect();
-        self.window.extend(blocks);
+        self.window.extend(blocks.iter().copied());
+        // What was on its way as part of a branch need not be asked for again.
+        for (hash, _) in blocks {
+            if let Some((id, _)) = self.fetching.remove(&hash) {
+                self.window.expect(id.0, &hash, self.now_ms());
+            }
+        }
     }
 
     /// Asks for blocks: whole, but a single one that follows our tip in its compact form, most of which is here already.
@@ -124,6 +153,9 @@ impl<C: Chain> Hub<C> {
 
     /// A block in its full bytes, and as it was parsed where it was put together here.
     fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.failed.take_if(|failed| *failed == hash);
+        }
         match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
             Arrival::Again => {}
             Arrival::Unasked if self.fetching.remove(&hash).is_none() && !self.is_welcome(&hash) => {}
@@ -160,13 +192,13 @@ impl<C: Chain> Hub<C> {
         }
         let (mut missing, mut at) = (Vec::new(), place);
         while is_beside(&at) {
-            if !at.has_block && !self.fetching.contains_key(&at.hash) && !self.judging.contains_key(&at.hash) {
+            if !at.has_block && !self.is_fetched(&at.hash) {
                 missing.push(at.hash);
             }
             let Some(parent) = self.chain.find(&at.header.previous) else { return };
             at = parent;
         }
-        let under_way = self.fetching.values().filter(|by| **by == id).count();
+        let under_way = self.fetching.values().filter(|(by, _)| *by == id).count();
         let wanted: Vec<BlockHash> =
             missing.into_iter().rev().take(BRANCH_FETCHED_MAX.saturating_sub(under_way)).collect();
         wanted.iter().for_each(|hash| self.note_fetching(*hash, id));
@@ -225,6 +257,10 @@ impl<C: Chain> Hub<C> {
             (Judgement::Invalid(word), Some((id, false))) => self.misbehaved(id, word),
             // Compact blocks may be told of before they are judged (BIP 152): who does so is not at fault.
             (Judgement::Invalid(_), _) => {}
+            (Judgement::Malformed, sender) => {
+                self.window.lost(hash);
+                sender.into_iter().for_each(|(id, _)| self.window.spoiled(id.0, hash));
+            }
             (Judgement::Mutated(word), sender) => {
                 self.window.lost(hash);
                 match sender {
@@ -251,8 +287,13 @@ impl<C: Chain> Hub<C> {
         }
     }
 
-    /// A compact block came.
+    /// A compact block came. Its header is taken in any case; the block, where it was asked for or the peer was asked to send
+    /// it without, and only from those that said how they would.
     pub(super) fn take_compact(&mut self, id: PeerId, compact: CompactBlock) {
+        let can = self.features(id).is_some_and(|features| features.compact_blocks);
+        if !can || !self.local.relays_txs {
+            return;
+        }
         let header = compact.header;
         let hash = header.hash();
         let Some(parent) = self.chain.find(&header.previous) else { return self.ask_for_headers(id) };
@@ -263,19 +304,51 @@ impl<C: Chain> Hub<C> {
             log::debug!(target: "net", "Ignoring low-work compact block from peer {}", id.0);
             return;
         }
+        let was_asked = self.window.has_order(id.0, &hash) || self.is_fetched_from(&hash, id);
+        let is_solicited = was_asked || self.announcers.contains(&id);
+        // It comes with its header, and is not to be asked for besides.
+        let is_noted = is_solicited && !was_asked && !self.is_fetched(&hash);
+        if is_noted {
+            self.note_fetching(hash, id);
+        }
         self.take_headers(id, vec![header]);
         self.follow_headers();
         self.follow_tip();
         self.extend_window();
-        let near = self.chain.find(&hash).filter(|place| {
-            !place.has_block && place.height <= self.chain.tip().height.saturating_add(COMPACT_AHEAD_MAX)
-        });
-        if near.is_some() && self.window.wants(&hash) && self.talks.contains_key(&id) {
+        if is_noted {
+            self.fetching.remove(&hash);
+            self.window.cancel(id.0, &hash);
+        }
+        if is_solicited {
+            self.take_solicited(id, hash, compact, was_asked);
+        }
+    }
+
+    /// A compact block came that was asked for, or that its sender was to send unasked.
+    fn take_solicited(&mut self, id: PeerId, hash: BlockHash, compact: CompactBlock, was_asked: bool) {
+        let (tip, Some(place)) = (self.chain.tip(), self.chain.find(&hash)) else { return };
+        // On a branch beside the best headers, too: the block of those may be held back.
+        let on_best = self.chain.on_best(place.height).is_some_and(|best| best.hash == hash);
+        let is_missing = if on_best { self.window.wants(&hash) } else { !self.judging.contains_key(&hash) };
+        if !is_missing || place.has_block || place.is_invalid || !self.talks.contains_key(&id) {
+            return;
+        }
+        if place.work > tip.work && place.height <= tip.height.saturating_add(COMPACT_AHEAD_MAX) {
             self.put_together(id, hash, compact);
+        } else if was_asked {
+            // The mempool is of no use for it.
+            self.request_as(id, &[hash], InventoryKind::WitnessBlock);
         }
     }
 
     fn put_together(&mut self, id: PeerId, hash: BlockHash, compact: CompactBlock) {
+        // Once is enough: each costs a look at the whole mempool.
+        let is_known = |talk: &super::Talk| {
+            talk.failed == Some(hash) || talk.pending.as_ref().is_some_and(|pending| pending.hash == hash)
+        };
+        if self.talks.get(&id).is_none_or(is_known) {
+            return;
+        }
         match Reconstruction::open(compact) {
             Ok(mut reconstruction) => {
                 for (wtxid, tx) in self.txs.pool.find(&mut |wtxid| reconstruction.wants(wtxid)) {
@@ -286,7 +359,7 @@ impl<C: Chain> Hub<C> {
                 if !indexes.is_empty() && !self.may_fill(id, &hash) {
                     return;
                 }
-                self.window.expect(id.0, &hash, self.now_ms());
+                self.expect(id, &hash);
                 let pending = Pending { hash, reconstruction };
                 if indexes.is_empty() {
                     return self.finish(id, pending, &TxList::of([]));
@@ -299,7 +372,7 @@ impl<C: Chain> Hub<C> {
             Err(error) if error.is_misbehaviour() => self.misbehaved(id, "invalid compact block"),
             // Identifiers collide: the whole block is asked for.
             Err(_) => {
-                self.window.expect(id.0, &hash, self.now_ms());
+                self.expect(id, &hash);
                 self.request_as(id, &[hash], InventoryKind::WitnessBlock);
             }
         }
@@ -323,6 +396,16 @@ impl<C: Chain> Hub<C> {
         let Some(talk) = self.talks.get_mut(&id) else { return };
         if let Some(pending) = talk.pending.take_if(|pending| pending.hash == txs.block) {
             self.finish(id, pending, &txs.txs);
+        } else if talk.failed == Some(txs.block) {
+            self.misbehaved(id, "previous compact block reconstruction attempt failed");
+        }
+    }
+
+    /// A block will come from a peer in parts.
+    fn expect(&mut self, id: PeerId, hash: &BlockHash) {
+        match self.window.wants(hash) {
+            true => self.window.expect(id.0, hash, self.now_ms()),
+            false => self.note_fetching(*hash, id),
         }
     }
 
@@ -333,8 +416,13 @@ impl<C: Chain> Hub<C> {
             Err(error) if error.is_misbehaviour() => {
                 self.misbehaved(id, "invalid compact block/non-matching block transactions")
             }
-            // An identifier stood for two transactions: the block is asked for whole.
-            Err(_) => self.request_as(id, &[hash], InventoryKind::WitnessBlock),
+            // An identifier stood for two transactions: the block is asked for whole, and its parts are not taken again.
+            Err(_) => {
+                self.request_as(id, &[hash], InventoryKind::WitnessBlock);
+                if let Some(talk) = self.talks.get_mut(&id) {
+                    talk.failed = Some(hash);
+                }
+            }
         }
     }
 

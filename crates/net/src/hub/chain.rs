@@ -68,6 +68,9 @@ pub enum Judgement {
     Invalid(&'static str),
     /// The bytes are not those its header commits to: another copy may be good, and the header is not to blame.
     Mutated(&'static str),
+    /// The bytes are no block. A message that cannot be read is passed over, and nobody is at fault (Core: an exception in
+    /// `ProcessMessages`).
+    Malformed,
     /// Whether it can be connected has been tried, if it could be: nothing that waits for it need wait any longer.
     Tried,
 }

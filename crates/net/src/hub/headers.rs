@@ -3,8 +3,8 @@
 //! In:     headers and block announcements of peers, the time.
 //! Out:    getheaders; headers in the chain; what each peer has.
 //! Fails:  a peer that sends headers that break a rule loses its connection.
-//! Source: Bitcoin Core, `ProcessHeadersMessage`, `TryLowWorkHeadersSync`, `HandleUnconnectingHeaders`, `SendMessages`
-//!         (`fSyncStarted`), `ConsiderEviction`.
+//! Source: Bitcoin Core, `ProcessHeadersMessage`, `TryLowWorkHeadersSync`, `HandleUnconnectingHeaders`,
+//!         `MaybeSendGetHeaders`, `SendMessages` (`fSyncStarted`), `ConsiderEviction`.
 
 use std::time::Duration;
 
@@ -16,8 +16,12 @@ use super::{Chain, HeadersRefusal, Hub, Place};
 use crate::peer::{End, PeerId, Permissions};
 use crate::sync::{LowWork, LowWorkError, Start};
 use crate::wire::limits::HEADERS_MAX;
-use crate::wire::{Inventory, LocatorRequest, Message};
+use crate::wire::{Inventory, LocatorRequest, Message, Services};
 
+/// Blocks below its best that a pruned peer is asked for; Core's `NODE_NETWORK_LIMITED_MIN_BLOCKS`, two fewer.
+const LIMITED_BLOCKS: u32 = 286;
+/// Blocks that a peer is asked for that promises none, where it tells of them (Core: `HeadersDirectFetchBlocks`).
+const PROMISED_NONE_BLOCKS: u32 = 16;
 /// How long headers may be on their way; Core's `HEADERS_RESPONSE_TIME` for one answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 /// Our best header is recent enough to ask every peer, and not only one, for what follows it (Core: 24 hours).
@@ -29,11 +33,25 @@ impl<C: Chain> Hub<C> {
     /// A handshake is done.
     pub(super) fn begin(&mut self, id: PeerId) {
         self.window.join(id.0);
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.peer.ping_if_due(self.now, &mut self.random);
+        }
         self.begin_txs(id);
         let others = self.talks.iter().any(|(other, talk)| *other != id && talk.asking.since().is_some());
-        if !others || self.is_recent() {
-            self.ask_for_headers(id);
+        if self.promises_blocks(id) && (!others || self.is_recent()) {
+            self.begin_headers(id);
         }
+    }
+
+    fn services_of(&self, id: PeerId) -> Services {
+        let version = self.features(id).and_then(|features| features.version.as_ref());
+        version.map_or(Services::NONE, |version| version.services)
+    }
+
+    /// True for a peer that says it has blocks, all of them or the last (Core: `CanServeBlocks`).
+    fn promises_blocks(&self, id: PeerId) -> bool {
+        let services = self.services_of(id);
+        services.has(Services::NETWORK) || services.has(Services::NETWORK_LIMITED)
     }
 
     fn is_recent(&self) -> bool {
@@ -41,15 +59,25 @@ impl<C: Chain> Hub<C> {
     }
 
     /// Asks for what follows our best header; from its parent, so that an answer shows the peer's view of it too.
-    pub(super) fn ask_for_headers(&mut self, id: PeerId) {
+    fn begin_headers(&mut self, id: PeerId) {
         let best = self.chain.best_header();
         self.ask_for_headers_from(id, if best.height == 0 { best.hash } else { best.header.previous });
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.was_asked = true;
+        }
+    }
+
+    /// Asks for what lies between our best header and what the peer tells of, unless an answer is on its way.
+    pub(super) fn ask_for_headers(&mut self, id: PeerId) {
+        if self.talks.get(&id).is_some_and(|talk| talk.asking.since().is_none()) {
+            self.ask_for_headers_from(id, self.chain.best_header().hash);
+        }
     }
 
     fn ask_for_headers_from(&mut self, id: PeerId, from: BlockHash) {
         self.send_getheaders(id, self.chain.locator(&from));
         if let Some(talk) = self.talks.get_mut(&id) {
-            (talk.asking, talk.was_asked) = (Asking::Headers(self.now), true);
+            talk.asking = Asking::Headers(self.now);
         }
     }
 
@@ -61,16 +89,22 @@ impl<C: Chain> Hub<C> {
     /// Blocks are announced by their hashes: their headers are asked for.
     pub(super) fn take_inventory(&mut self, id: PeerId, inventory: &[Inventory]) {
         let unknown = |entry: &&Inventory| entry.kind.is_block() && self.chain.find(&BlockHash(entry.hash)).is_none();
-        if inventory.iter().rev().find(unknown).is_some() {
-            let asked = self.talks.get(&id).is_some_and(|talk| talk.asking.since().is_some());
-            if !asked {
-                // The answer is to begin with what is new to us.
-                self.ask_for_headers_from(id, self.chain.best_header().hash);
-            }
-            return;
+        if inventory.iter().rev().any(|entry| unknown(&entry)) {
+            return self.take_unknown_hash(id);
         }
         if let Some(last) = inventory.iter().rev().find(|entry| entry.kind.is_block()) {
             self.note_known(id, &BlockHash(last.hash));
+        }
+    }
+
+    /// A block is announced whose header we lack. Who promises no blocks is asked for headers once (Core:
+    /// `m_inv_triggered_getheaders_before_sync`).
+    fn take_unknown_hash(&mut self, id: PeerId) {
+        let may_ask = self.promises_blocks(id);
+        let Some(talk) = self.talks.get_mut(&id) else { return };
+        if may_ask || !talk.was_asked {
+            talk.was_asked = true;
+            self.ask_for_headers(id);
         }
     }
 
@@ -108,7 +142,9 @@ impl<C: Chain> Hub<C> {
     fn take_connected(&mut self, id: PeerId, headers: &[Header], parent: &Place, last: BlockHash, full: bool) {
         let work = headers.iter().fold(parent.work, |work, header| work + work_of(header.bits));
         let is_known = self.chain.find(&last).is_some();
-        if !is_known && work < self.chain.enough_work() {
+        // Who is trusted need not show work first, which saves both sides half of the headers (Core: `NoBan`).
+        let is_trusted = self.has_permission(id, Permissions::NO_BAN);
+        if !is_known && !is_trusted && work < self.chain.enough_work() {
             match full {
                 true => self.begin_low_work(id, headers, parent),
                 // A short chain without work is not worth a thing, and may be an honest peer's that is behind.
@@ -124,6 +160,8 @@ impl<C: Chain> Hub<C> {
             return;
         }
         self.note_known(id, &last);
+        // Told anew, a block is worth asking for again, though the peer's last copy of it was damaged.
+        self.window.tells(id.0, self.chain.common_height(&last));
         if !full {
             if let Some(talk) = self.talks.get_mut(&id) {
                 talk.branch = Some(last);
@@ -171,7 +209,11 @@ impl<C: Chain> Hub<C> {
         let fresh = |talk: &super::Talk| talk.peer.is_ready() && talk.known.is_none() && !talk.was_asked;
         let others = self.talks.iter().filter(|(other, talk)| **other != id && fresh(talk));
         let others: Vec<PeerId> = others.map(|(other, _)| *other).collect();
-        others.into_iter().for_each(|other| self.ask_for_headers(other));
+        for other in others {
+            if self.promises_blocks(other) {
+                self.begin_headers(other);
+            }
+        }
     }
 
     /// The chain the headers belong to has not shown enough work yet.
@@ -218,7 +260,7 @@ impl<C: Chain> Hub<C> {
                 self.send_getheaders(id, locator);
             }
             // The work is proved: what the peer has beyond is asked for in the ordinary way.
-            _ => self.ask_for_headers(id),
+            _ => self.begin_headers(id),
         }
     }
 
@@ -229,7 +271,24 @@ impl<C: Chain> Hub<C> {
         let before = talk.known.and_then(|known| self.chain.find(&known));
         if before.is_none_or(|before| before.is_invalid || before.work < place.work) {
             talk.known = Some(*hash);
-            self.window.has(id.0, self.chain.common_height(hash));
+            self.note_supply(id);
+        }
+    }
+
+    /// Which of the best headers' blocks the peer can be asked for.
+    pub(super) fn note_supply(&mut self, id: PeerId) {
+        let Some(known) = self.talks.get(&id).and_then(|talk| self.chain.find(&talk.known?)) else { return };
+        let services = self.services_of(id);
+        self.window.has(id.0, self.chain.common_height(&known.hash));
+        let last = |count: u32| (known.height + 1).saturating_sub(count);
+        if services.has(Services::NETWORK) {
+            self.window.serves(id.0, 0, usize::MAX);
+        } else if services.has(Services::NETWORK_LIMITED) {
+            self.window.serves(id.0, last(LIMITED_BLOCKS), usize::MAX);
+        } else if !self.chain.is_initial_download() {
+            self.window.serves(id.0, last(PROMISED_NONE_BLOCKS), PROMISED_NONE_BLOCKS as usize);
+        } else {
+            self.window.serves(id.0, u32::MAX, 0);
         }
     }
 
@@ -258,7 +317,7 @@ impl<C: Chain> Hub<C> {
             None => talk.behind = Some((self.now, false)),
             Some((since, false)) if self.now.since(&since) > BEHIND_TIME_MAX => {
                 talk.behind = Some((self.now, true));
-                self.ask_for_headers(id);
+                self.begin_headers(id);
             }
             Some((since, true)) if self.now.since(&since) > ANSWER_TIME_MAX => {
                 self.end(id, End::ClosedByUs("its chain has less work than ours"));

@@ -78,7 +78,7 @@ pub struct Hub<C> {
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
     /// Blocks a user asked for, and of whom.
-    fetching: HashMap<BlockHash, PeerId>,
+    fetching: HashMap<BlockHash, (PeerId, Moment)>,
     /// Those who announce compact blocks to us, the last chosen last.
     announcers: Vec<PeerId>,
     upload: UploadBudget,
@@ -315,7 +315,7 @@ impl<C: Chain> Hub<C> {
         self.window.leave(id.0);
         self.end_txs(id);
         self.announcers.retain(|announcer| *announcer != id);
-        self.fetching.retain(|_, by| *by != id);
+        self.fetching.retain(|_, (by, _)| *by != id);
         let discourage = end.is_misbehaviour() && !is_trusted;
         self.gone.push(Gone { id, end, discourage });
     }

@@ -173,9 +173,13 @@ impl Chain for NodeChain {
 
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
         let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
+        let length = bytes.len();
         let done = move |acceptance: Acceptance| {
-            // Bytes that are no block were not what the header promised.
-            let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Mutated("rejected")));
+            if let Acceptance::Malformed { error } = &acceptance {
+                let words = error.core_words();
+                log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
+            }
+            let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Malformed));
             let _ = judgements.send(judgement);
             let tried = move || {
                 let _ = judgements.send((hash, Judgement::Tried));

@@ -21,7 +21,7 @@ use crate::wire::Message;
 
 /// Longest time a message waits for a block: one that takes longer is not worth the peer's patience.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Blocks of one peer that are waited for; while more are under way, nothing waits for those.
+/// Blocks of one peer that are waited for, the last ones: they are tried in order, more or less.
 const OPEN_MAX: usize = 16;
 /// Messages that wait before the peer is not read from.
 const HELD_MAX: usize = 64;
@@ -47,10 +47,11 @@ impl<C: Chain> Hub<C> {
     pub(super) fn open(&mut self, id: PeerId, hash: BlockHash) {
         let now = self.now;
         let Some(talk) = self.talks.get_mut(&id) else { return };
-        if talk.order.open.len() < OPEN_MAX {
-            talk.order.open.push_back((hash, now));
-            talk.peer.set_busy(true);
+        if talk.order.open.len() == OPEN_MAX {
+            talk.order.open.pop_front();
         }
+        talk.order.open.push_back((hash, now));
+        talk.peer.set_busy(true);
     }
 
     /// A block was tried.

@@ -6,16 +6,20 @@
 //! Source: Bitcoin Core, `GetNodeStateStats`, `SendPings`, `FetchBlock`.
 
 use std::fmt;
+use std::time::Duration;
 
 use primitives::BlockHash;
 
 use super::talk::Asking;
 use super::{Chain, Hub, UploadBudget};
+use crate::moment::Moment;
 use crate::peer::PeerId;
 use crate::wire::{Command, Services};
 
 /// Blocks asked for by hand that have not come; one more takes the place of another.
 const FETCHING_MAX: usize = 64;
+/// How long such a block may be on its way before another peer is asked for it.
+const FETCH_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Most bytes sent by hand: what ends the connection anyway, and below what an encrypted packet can say.
 const SENT_BYTES_MAX: usize = crate::peer::SEND_BYTES_MAX;
@@ -75,7 +79,7 @@ impl<C: Chain> Hub<C> {
             }
             _ => None,
         };
-        let fetched = self.fetching.iter().filter(|(_, by)| **by == id).map(|(hash, _)| hash);
+        let fetched = self.fetching.iter().filter(|(_, (by, _))| *by == id).map(|(hash, _)| hash);
         let fetched = fetched.filter_map(|hash| Some(self.chain.find(hash)?.height));
         TalkReport {
             announces_compact: self.announcers.contains(&id),
@@ -111,7 +115,7 @@ impl<C: Chain> Hub<C> {
         if !version.is_some_and(|version| version.services.has(Services::WITNESS)) {
             return Err(FetchRefusal::NoWitness);
         }
-        if self.fetching.get(&hash) == Some(&id) {
+        if self.is_fetched_from(&hash, id) {
             return Err(FetchRefusal::AskedBefore);
         }
         if !talk.peer.is_ready() {
@@ -129,6 +133,17 @@ impl<C: Chain> Hub<C> {
         {
             self.fetching.remove(&other);
         }
-        self.fetching.insert(hash, id);
+        self.fetching.insert(hash, (id, self.now));
+    }
+
+    /// True for a block beside the window that is on its way, and not late, or is being looked at.
+    pub(super) fn is_fetched(&self, hash: &BlockHash) -> bool {
+        let is_fresh = |(_, since): &(PeerId, Moment)| self.now.since(since) <= FETCH_TIME_MAX;
+        self.judging.contains_key(hash) || self.fetching.get(hash).is_some_and(is_fresh)
+    }
+
+    /// True for a block beside the window that this peer was asked for last.
+    pub(super) fn is_fetched_from(&self, hash: &BlockHash, id: PeerId) -> bool {
+        self.fetching.get(hash).is_some_and(|(by, _)| *by == id)
     }
 }

@@ -134,7 +134,10 @@ impl<C: Chain> Hub<C> {
         if request.indexes.is_empty() {
             return self.end(id, End::ClosedByUs("getblocktxn received with no transaction indexes"));
         }
-        let Some(place) = self.servable(&hash) else { return };
+        // Parts of the newest block are served even where it turned out to be bad: who was told of it before it was judged waits
+        // for them, and judges for himself (Core: `m_most_recent_block`).
+        let told = self.newest.as_ref().filter(|newest| newest.hash == hash).and_then(|_| self.chain.find(&hash));
+        let Some(place) = told.or_else(|| self.servable(&hash)) else { return };
         if self.chain.tip().height.saturating_sub(place.height) > BLOCK_TXS_DEPTH_MAX {
             // The whole block costs us a read and the peer its bandwidth, so nobody asks twice without need.
             return self.take_wants(id, vec![Inventory { kind: InventoryKind::WitnessBlock, hash: hash.0 }]);

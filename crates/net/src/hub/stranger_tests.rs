@@ -17,7 +17,7 @@ use crate::relay::judge;
 use crate::sync::Limits;
 use crate::trials::network_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use crate::wire::{
-    BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
+    BlockBytes, BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
 };
 
 struct Stranger {
@@ -580,6 +580,109 @@ impl Stage {
         }
         self.carry();
     }
+
+    /// The chain has tried the blocks that came.
+    fn try_blocks(&mut self) {
+        let waiting: Vec<_> = self.hub.chain_mut().waiting.drain(..).collect();
+        for (hash, bytes) in waiting {
+            let judgement = match Block::parse(bytes.clone()) {
+                Ok(_) => self.hub.chain_mut().add_block(hash, bytes),
+                Err(_) => Judgement::Malformed,
+            };
+            self.hub.judged(&hash, judgement, self.now);
+            self.hub.judged(&hash, Judgement::Tried, self.now);
+        }
+        self.carry();
+    }
+}
+
+fn asked_blocks(message: &Message) -> Option<Vec<[u8; 32]>> {
+    let Message::GetData(list) = message else { return None };
+    Some(list.iter().filter(|entry| entry.kind.is_block()).map(|entry| entry.hash).collect())
+}
+
+#[test]
+fn a_block_whose_copy_was_damaged_is_asked_of_the_same_peer_when_it_tells_of_it_anew() {
+    let mut stage = Stage::new(21);
+    let who = stage.join_with(ConnectionKind::Inbound, Permissions::NO_BAN);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (header, good) = mine(&genesis, [1, 2, 3, 4], &[]);
+    let (_, other) = mine(&genesis, [4, 3, 2, 1], &[]);
+    let mutated = [&good[..80], &other[80..]].concat();
+    for bad in [mutated, good[..100].to_vec()] {
+        stage.say(who, &Message::Headers(vec![header]));
+        assert_eq!(stage.heard(who, asked_blocks), [[header.hash().0]]);
+        stage.say(who, &Message::Block(BlockBytes::new(bad).unwrap()));
+        stage.try_blocks();
+        stage.pass(5.0);
+        assert!(stage.is_here(who));
+        assert_eq!(stage.heard(who, asked_blocks), Vec::<Vec<[u8; 32]>>::new(), "not again by itself");
+    }
+    stage.say(who, &Message::Headers(vec![header]));
+    assert_eq!(stage.heard(who, asked_blocks), [[header.hash().0]]);
+    stage.say(who, &Message::Block(BlockBytes::new(good).unwrap()));
+    stage.try_blocks();
+    assert_eq!(crate::hub::Chain::tip(stage.hub.chain()).hash, header.hash());
+}
+
+#[test]
+fn bytes_that_are_no_block_are_asked_for_elsewhere_and_nobody_is_at_fault() {
+    let mut stage = Stage::new(22);
+    let (first, second) = (stage.join(ConnectionKind::OutboundFull), stage.join(ConnectionKind::OutboundFull));
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (header, good) = mine(&genesis, [1, 2, 3, 4], &[]);
+    stage.say(first, &Message::Headers(vec![header]));
+    stage.say(second, &Message::Headers(vec![header]));
+    stage.say(first, &Message::Block(BlockBytes::new(good[..100].to_vec()).unwrap()));
+    stage.try_blocks();
+    assert_eq!(stage.heard(second, asked_blocks), [[header.hash().0]]);
+    assert!(stage.is_here(first));
+}
+
+#[test]
+fn a_compact_block_beside_one_that_never_comes_is_put_together() {
+    let mut stage = Stage::new(23);
+    let (source, other) = (stage.join_for_blocks(), stage.join_for_blocks());
+    let (known, unknown) = (simple(1), simple(2));
+    stage.submit(&known);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let compact = |bytes: &[u8]| Message::CompactBlock(CompactBlock::of(&Block::parse(bytes.to_vec()).unwrap(), 7));
+    // The first block of this height is the best header from then on, and lacks a transaction that nobody sends.
+    let (_, stuck) = mine(&genesis, [1, 2, 3, 4], &[unknown]);
+    stage.say(source, &compact(&stuck));
+    let (header, beside) = mine(&genesis, [2, 2, 3, 4], &[known]);
+    stage.strangers[other].heard.clear();
+    // Nobody asked for it: its header is an announcement, and the block is asked for.
+    stage.say(other, &compact(&beside));
+    assert_eq!(stage.heard(other, asked_blocks), [[header.hash().0]]);
+    stage.say(other, &compact(&beside));
+    let waiting = &stage.hub.chain().waiting;
+    assert_eq!(waiting.iter().map(|(hash, _)| *hash).collect::<Vec<_>>(), [header.hash()]);
+    assert_eq!(stage.heard(other, asked_blocks), Vec::<Vec<[u8; 32]>>::new(), "all of it was here");
+}
+
+#[test]
+fn parts_of_a_block_told_of_early_are_served_though_it_turned_out_to_be_bad() {
+    let mut stage = Stage::new(24);
+    let (source, sink) = (stage.join_for_blocks(), stage.join_for_blocks());
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let tx = simple(1);
+    let (header, bytes) = mine(&genesis, [0xbd, 2, 3, 4], std::slice::from_ref(&tx));
+    stage.strangers.iter_mut().for_each(|stranger| stranger.heard.clear());
+    stage.say(source, &Message::Block(BlockBytes::new(bytes.clone()).unwrap()));
+    stage.look_at_blocks();
+    let compact = |message: &Message| matches!(message, Message::CompactBlock(_)).then_some(());
+    assert_eq!(stage.heard(sink, compact).len(), 1);
+    let judgement = stage.hub.chain_mut().add_block(header.hash(), bytes);
+    assert_eq!(judgement, Judgement::Invalid("bad-blk-mark"));
+    stage.hub.judged(&header.hash(), judgement, stage.now);
+    stage.say(sink, &Message::GetBlockTxs(BlockTxsRequest { block: header.hash(), indexes: vec![1] }));
+    let parts = stage.heard(sink, |message| match message {
+        Message::BlockTxs(parts) => Some(parts.txs.iter().map(<[u8]>::to_vec).collect::<Vec<_>>()),
+        _ => None,
+    });
+    assert_eq!(parts, [[tx.tx().raw().to_vec()]], "the sink judges for itself");
+    assert!(!stage.is_here(source) && stage.is_here(sink));
 }
 
 #[test]
@@ -593,6 +696,7 @@ fn a_new_block_goes_on_before_its_scripts_are_judged_and_its_parts_are_served_fr
     let (header, bytes) = mine(&genesis, [1, 2, 3, 4], &[known.clone(), unknown.clone()]);
     let block = Block::parse(bytes.clone()).unwrap();
     stage.strangers.iter_mut().for_each(|stranger| stranger.heard.clear());
+    stage.say(source, &Message::Headers(vec![header]));
     stage.say(source, &Message::CompactBlock(CompactBlock::of(&block, 7)));
     let asked = stage.heard(source, |message| match message {
         Message::GetBlockTxs(request) => Some(request.indexes.clone()),

@@ -60,6 +60,8 @@ pub(super) struct Talk {
     /// It was offered block filters when it connected.
     pub offers_filters: bool,
     pub pending: Option<Pending>,
+    /// The block it sent parts of that made no block: it is asked for whole.
+    pub failed: Option<BlockHash>,
     pub order: Order,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
     pub behind: Option<(Moment, bool)>,
@@ -83,6 +85,7 @@ impl Talk {
             filters: VecDeque::new(),
             offers_filters: false,
             pending: None,
+            failed: None,
             order: Order::default(),
             behind: None,
             served_bytes: 0,

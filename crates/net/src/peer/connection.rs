@@ -290,12 +290,28 @@ impl Peer {
         if let Err(end) = self.check_times(now) {
             return self.end(end, events);
         }
-        if self.is_ready()
-            && let Some(nonce) = self.pings.due(self.handshake.features.protocol, now, entropy)
-        {
-            self.put(&Message::Ping(nonce));
+        if self.is_ready() {
+            self.ping_if_due(now, entropy);
         }
         self.refuse_full_queue(events);
+    }
+
+    /// Pings where it is time to; for the first time as soon as the handshake is done.
+    pub fn ping_if_due(&mut self, now: Moment, entropy: &mut dyn Entropy) {
+        if let Some(nonce) = self.pings.due(self.handshake.features.protocol, now, entropy) {
+            self.put(&Message::Ping(nonce));
+        }
+    }
+
+    fn take_pong(&mut self, nonce: Option<u64>, now: Moment) {
+        let (id, wanted, came) = (self.setup.id.0, self.pings.wanted(), nonce.unwrap_or(0));
+        if let Err(problem) = self.pings.answered(nonce, now) {
+            let bytes = if nonce.is_some() { 8 } else { 0 };
+            log::debug!(
+                target: "net",
+                "pong peer={id}: {problem}, {wanted:x} expected, {came:x} received, {bytes} bytes"
+            );
+        }
     }
 
     /// Ends the connection: the other side closed it, or we have a reason.
@@ -335,8 +351,8 @@ impl Peer {
         if idle(self.statistics.received.last) {
             return Err(End::ReceiveTimeout);
         }
-        if self.pings.is_overdue(now) {
-            return Err(End::PingTimeout);
+        if let Some(waited) = self.pings.overdue(now) {
+            return Err(End::PingTimeout { waited });
         }
         if self.queue.is_slow(now) {
             return Err(End::SlowReader);
@@ -418,7 +434,7 @@ impl Peer {
             Message::Ping(Some(_)) if self.is_busy || !events.is_empty() => events.push(Event::Message(message)),
             Message::Ping(Some(nonce)) => self.put(&Message::Pong(Some(nonce))),
             Message::Ping(None) => {}
-            Message::Pong(nonce) => self.pings.answered(nonce, now),
+            Message::Pong(nonce) => self.take_pong(nonce, now),
             Message::Addr(addresses) | Message::AddrV2(addresses) => {
                 // One address may be its own, told to everybody.
                 let answers = self.setup.kind == ConnectionKind::AddressFetch && addresses.len() > 1;

@@ -5,6 +5,7 @@
 //! Fails:  never.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::kind::PeerId;
 use crate::transport::TransportError;
@@ -42,7 +43,10 @@ pub enum End {
     /// Nothing could be sent for too long.
     SendTimeout,
     /// A ping was not answered.
-    PingTimeout,
+    PingTimeout {
+        /// For how long.
+        waited: Duration,
+    },
     /// It reads too slowly: more than [`super::SEND_BYTES_MAX`] wait for it.
     SendQueueFull,
     /// It reads too slowly: what waits is taken in drops.
@@ -92,7 +96,7 @@ impl fmt::Display for End {
         match self {
             End::Transport(error) => write!(f, "transport: {error}"),
             End::Wire(command, error) => write!(f, "{command}: {error}"),
-            End::ObsoleteVersion { protocol } => write!(f, "obsolete version {protocol}"),
+            End::ObsoleteVersion { protocol } => write!(f, "using obsolete version {protocol}"),
             End::ConnectedToSelf => f.write_str("connected to self"),
             End::ServicesMissing { offered } => write!(f, "offers services {:#x} only", offered.0),
             End::LateNegotiation(command) => write!(f, "{command} received after verack"),
@@ -101,7 +105,7 @@ impl fmt::Display for End {
             End::HandshakeTimeout => f.write_str("version handshake timeout"),
             End::ReceiveTimeout => f.write_str("receive timeout"),
             End::SendTimeout => f.write_str("send timeout"),
-            End::PingTimeout => f.write_str("ping timeout"),
+            End::PingTimeout { waited } => write!(f, "ping timeout: {:.6}s", waited.as_secs_f64()),
             End::SendQueueFull => f.write_str("send queue full"),
             End::SlowReader => f.write_str("reads too slowly"),
             End::FeelerDone => f.write_str("feeler done"),

@@ -50,9 +50,10 @@ impl Pings {
         Latency { waiting_since, ..self.latency }
     }
 
-    /// True where an answer is overdue.
-    pub fn is_overdue(&self, now: Moment) -> bool {
-        self.waiting_for.is_some() && self.started.is_some_and(|started| now.since(&started) > TIMEOUT)
+    /// How long an answer is waited for, where it is overdue.
+    pub fn overdue(&self, now: Moment) -> Option<Duration> {
+        let waited = now.since(&self.waiting_for.and(self.started)?);
+        (waited > TIMEOUT).then_some(waited)
     }
 
     /// The nonce of a ping that is due: `Some(None)` for a ping without one.
@@ -67,19 +68,33 @@ impl Pings {
         Some(self.waiting_for)
     }
 
-    /// Takes a pong; a wrong nonce is ignored, an absent one or 0 ends the waiting without a measurement.
-    pub fn answered(&mut self, nonce: Option<u64>, now: Moment) {
-        let (Some(want), Some(started)) = (self.waiting_for, self.started) else { return };
-        match nonce {
-            Some(nonce) if nonce == want => {
-                let took = now.since(&started);
-                self.latency.last = Some(took);
-                self.latency.least = Some(self.latency.least.map_or(took, |least| least.min(took)));
-                self.waiting_for = None;
-            }
-            Some(0) | None => self.waiting_for = None,
-            Some(_) => {}
+    /// Takes a pong; a wrong nonce is ignored, an absent one or 0 ends the waiting without a measurement. What is odd about it
+    /// is said in Core's words.
+    pub fn answered(&mut self, nonce: Option<u64>, now: Moment) -> Result<(), &'static str> {
+        let Some(nonce) = nonce else {
+            self.waiting_for = None;
+            return Err("Short payload");
+        };
+        let (Some(want), Some(started)) = (self.waiting_for, self.started) else {
+            return Err("Unsolicited pong without ping");
+        };
+        if nonce == want {
+            let took = now.since(&started);
+            self.latency.last = Some(took);
+            self.latency.least = Some(self.latency.least.map_or(took, |least| least.min(took)));
+            self.waiting_for = None;
+            return Ok(());
         }
+        if nonce == 0 {
+            self.waiting_for = None;
+            return Err("Nonce zero");
+        }
+        Err("Nonce mismatch")
+    }
+
+    /// The nonce that is waited for; 0 where none is.
+    pub fn wanted(&self) -> u64 {
+        self.waiting_for.unwrap_or(0)
     }
 }
 
@@ -95,23 +110,27 @@ mod tests {
         let mut pings = Pings::default();
         let nonce = pings.due(70_016, at(0), &mut random).unwrap().unwrap();
         assert_eq!(pings.due(70_016, at(500), &mut random), None, "one is under way");
-        pings.answered(Some(nonce ^ 1), at(1));
-        assert!(!pings.is_overdue(at(1_200)) && pings.is_overdue(at(1_201)));
-        pings.answered(Some(nonce), at(3));
+        assert_eq!(pings.answered(Some(nonce ^ 1), at(1)), Err("Nonce mismatch"));
+        assert_eq!((pings.overdue(at(1_200)), pings.overdue(at(1_201))), (None, Some(Duration::from_secs(1_201))));
+        assert_eq!(pings.answered(Some(nonce), at(3)), Ok(()));
+        assert_eq!(pings.answered(Some(nonce), at(4)), Err("Unsolicited pong without ping"));
         assert_eq!(pings.latency().last, Some(Duration::from_secs(3)));
-        assert!(!pings.is_overdue(at(10_000)));
+        assert_eq!(pings.overdue(at(10_000)), None);
         assert_eq!(pings.due(70_016, at(120), &mut random), None);
         let nonce = pings.due(70_016, at(121), &mut random).unwrap().unwrap();
-        pings.answered(Some(nonce), at(126));
+        assert_eq!(pings.answered(Some(nonce), at(126)), Ok(()));
         assert_eq!(pings.latency().least, Some(Duration::from_secs(3)));
         pings.request();
         assert!(pings.due(70_016, at(127), &mut random).is_some());
-        pings.answered(None, at(128));
+        assert_eq!(pings.answered(None, at(128)), Err("Short payload"));
+        pings.request();
+        assert!(pings.due(70_016, at(129), &mut random).is_some());
+        assert_eq!(pings.answered(Some(0), at(130)), Err("Nonce zero"));
         assert_eq!((pings.latency().waiting_since, pings.latency().last), (None, Some(Duration::from_secs(5))));
         // Before BIP 31 nothing comes back, so nothing is waited for.
         let mut old = Pings::default();
         assert_eq!(old.due(60_000, at(0), &mut random), Some(None));
-        assert!(!old.is_overdue(at(10_000)));
+        assert_eq!(old.overdue(at(10_000)), None);
         assert_eq!(old.due(60_000, at(120), &mut random), None);
     }
 }

@@ -548,7 +548,7 @@ fn silence_ends_a_connection_at_its_time() {
         puppet.tick(after(60 * minute));
         puppet.hear();
     }
-    assert_eq!(puppet.end(), Some(&End::PingTimeout));
+    assert_eq!(puppet.end(), Some(&End::PingTimeout { waited: Duration::from_secs(1_260) }));
 }
 
 #[test]

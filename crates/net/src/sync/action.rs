@@ -37,6 +37,11 @@ pub enum PartReason {
         /// How long.
         ms: u64,
     },
+    /// Everything waited for a block of it.
+    Stalls {
+        /// How long.
+        ms: u64,
+    },
     /// Its rate stayed far below the others'.
     Slow {
         /// Its rate.
@@ -50,6 +55,7 @@ impl fmt::Display for PartReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PartReason::Silent { ms } => write!(f, "no block for {ms} ms while some were on order"),
+            PartReason::Stalls { ms } => write!(f, "everything waited for a block of it for {ms} ms"),
             PartReason::Slow { bytes_per_s, median_bytes_per_s } => {
                 write!(f, "{bytes_per_s} bytes a second where others have {median_bytes_per_s}")
             }

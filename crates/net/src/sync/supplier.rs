@@ -16,6 +16,10 @@ pub(super) const FIRST_ORDER_MS: u64 = 1_000;
 pub(super) struct Peer {
     /// Highest block of our best headers it is known to have.
     pub height: u32,
+    /// Lowest block it is worth asking for.
+    pub lowest: u32,
+    /// Blocks it may have on order at most, whatever it has shown.
+    pub most: usize,
     /// Blocks on order, also those that came from elsewhere or left the window meanwhile: its line is busy with them. When each
     /// was ordered stands beside it.
     pub orders: Vec<(BlockHash, u64)>,
@@ -37,6 +41,8 @@ impl Peer {
     pub fn new() -> Peer {
         Peer {
             height: 0,
+            lowest: 0,
+            most: usize::MAX,
             orders: Vec::new(),
             room: FIRST_ORDER_BLOCKS,
             heard_ms: 0,
@@ -45,6 +51,16 @@ impl Peer {
             began_ms: None,
             blocks: 0,
         }
+    }
+
+    /// True where one more block may be ordered of it; `least` are granted to anybody.
+    pub fn has_room(&self, least: usize) -> bool {
+        self.orders.len() < self.room.max(least).min(self.most)
+    }
+
+    /// True where it has the block at `height`, as far as anybody knows.
+    pub fn has(&self, height: u32) -> bool {
+        (self.lowest..=self.height).contains(&height)
     }
 
     /// None before a block has come.

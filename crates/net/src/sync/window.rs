@@ -14,8 +14,8 @@
 //!   was asked for, and shrinks with each that takes long; the lowest heights go to whoever would deliver first, by the
 //!   rates measured. So a line of any length is full, and a peer at a hundredth of the others' rate holds one block.
 //! - **Nobody waits for one peer.** A block whose delivery is late, or that idle peers could bring sooner, is asked for
-//!   a second time elsewhere, from the lowest height on; the first copy counts. Who lets the lowest block wait for long,
-//!   or stays far below the others while the line is the bound, is parted with.
+//!   a second time elsewhere, from the lowest height on; the first copy counts. Who holds up all others, lets blocks wait for
+//!   long, or stays far below the others while the line is the bound, is parted with.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -23,6 +23,7 @@ use primitives::BlockHash;
 
 use super::action::{Action, Arrival, PartReason};
 use super::bound::{Bound, Waiting};
+use super::stall::Stall;
 use super::supplier::{FIRST_ORDER_MS, Peer};
 
 /// A connection's number, never used twice.
@@ -33,7 +34,7 @@ pub type PeerId = u64;
 pub struct Limits {
     /// Bytes asked for or waiting for validation.
     pub bytes_ahead_max: u64,
-    /// Blocks asked for or waiting: 32 bytes and some each.
+    /// Blocks asked for or waiting; Core's `BLOCK_DOWNLOAD_WINDOW`.
     pub blocks_ahead_max: usize,
     /// Blocks on order from one peer; Core's `MAX_BLOCKS_IN_TRANSIT_PER_PEER` is 16, and honest peers serve any number.
     pub blocks_per_peer_max: usize,
@@ -47,7 +48,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             bytes_ahead_max: 256 << 20,
-            blocks_ahead_max: 4096,
+            blocks_ahead_max: 1_024,
             blocks_per_peer_max: 128,
             ordered_ms: 2_000,
             silence_ms_max: 20_000,
@@ -59,6 +60,8 @@ impl Default for Limits {
 const COPIES_MAX: usize = 3;
 /// Least time before a delivery is called late; beyond it, twice the expected time.
 const LATE_MS_MIN: u64 = 500;
+/// Time an order has before the same block is asked of somebody quicker.
+const SOONER_AFTER_MS: u64 = 250;
 /// Blocks from the lowest on that are looked at for late ones: validation will not get further before the next look.
 const LOOKED_AT: usize = 256;
 /// Size assumed before any block has come.
@@ -71,6 +74,8 @@ const JUDGED_AFTER_BLOCKS: u32 = 2;
 /// A peer that would take so many times as long as the quickest gets no block before the quickest has room again: a copy
 /// from elsewhere would be asked for anyway.
 const SLOWER_THAN_QUICKEST: u64 = 4;
+/// Blocks that any peer may have on order near the chain's end.
+const NEAR_ORDERS: usize = 16;
 /// Least number of peers to compare with.
 const COMPARED_PEERS_MIN: usize = 4;
 /// A peer so many times slower than the median is replaced.
@@ -95,6 +100,7 @@ impl Default for Room {
 #[derive(Clone, Copy)]
 struct Order {
     peer: PeerId,
+    since_ms: u64,
     /// When it is late.
     due_ms: u64,
 }
@@ -122,7 +128,10 @@ pub struct Window {
     mean_bytes: u64,
     seen: u64,
     room: Room,
+    /// Blocks that any peer may have on order, whatever it has shown.
+    least: usize,
     bound: Bound,
+    stall: Stall,
 }
 
 impl Window {
@@ -139,13 +148,20 @@ impl Window {
             mean_bytes: FIRST_SIZE_BYTES,
             seen: 0,
             room: Room::default(),
+            least: 0,
             bound: Bound::default(),
+            stall: Stall::default(),
         }
     }
 
     /// The block validation needs next.
     pub fn first(&self) -> u32 {
         self.first
+    }
+
+    /// Its hash, where it is in the window.
+    pub fn lowest(&self) -> Option<BlockHash> {
+        self.slots.front().map(|slot| slot.hash)
     }
 
     /// The height after the highest block in the window: where [`Window::extend`] goes on.
@@ -171,6 +187,17 @@ impl Window {
     /// What the chain could take now; without, as much as is asked for.
     pub fn set_room(&mut self, room: Room) {
         self.room = room;
+    }
+
+    /// With `near`, the chain's end is not far: all that a peer tells of is asked for at once, 16 blocks at most (Core:
+    /// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`); what it delivers need not be learned first.
+    pub fn set_near(&mut self, near: bool) {
+        self.least = if near { NEAR_ORDERS } else { 0 };
+    }
+
+    /// True where a peer was asked for a block and has not answered.
+    pub fn has_order(&self, peer: PeerId, hash: &BlockHash) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.orders.iter().any(|(order, _)| order == hash))
     }
 
     /// Blocks on order from a peer.
@@ -207,6 +234,20 @@ impl Window {
         }
     }
 
+    /// A peer tells of the block at `height` of our best headers: it has it, whatever was said of it before.
+    pub fn tells(&mut self, peer: PeerId, height: u32) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.height = peer.height.max(height);
+        }
+    }
+
+    /// A peer has no block below `lowest`, and may have `most` on order.
+    pub fn serves(&mut self, peer: PeerId, lowest: u32, most: usize) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            (peer.lowest, peer.most) = (lowest, most);
+        }
+    }
+
     /// True for a block of the window that is not here.
     pub fn wants(&self, hash: &BlockHash) -> bool {
         self.places.get(hash).is_some_and(|height| self.slots[(height - self.first) as usize].bytes.is_none())
@@ -222,6 +263,11 @@ impl Window {
         }
     }
 
+    /// A peer will not be waited for with this block.
+    pub fn cancel(&mut self, peer: PeerId, hash: &BlockHash) {
+        self.settle(peer, hash);
+    }
+
     /// A block that was here is not: it could not be kept, or is not what its header says.
     pub fn lost(&mut self, hash: &BlockHash) {
         let Some(at) = self.places.get(hash).map(|height| (height - self.first) as usize) else { return };
@@ -232,7 +278,7 @@ impl Window {
         }
     }
 
-    /// A peer's copy of a block is bad: another's is wanted, and not his again.
+    /// A peer's copy of a block is bad: another's is wanted, and not his again unless he tells of it anew.
     pub fn spoiled(&mut self, peer: PeerId, hash: &BlockHash) {
         self.lost(hash);
         if let (Some(&height), Some(peer)) = (self.places.get(hash), self.peers.get_mut(&peer)) {
@@ -276,6 +322,7 @@ impl Window {
                 self.forget(slot);
             }
             self.first += 1;
+            self.stall.connected();
         }
     }
 
@@ -314,6 +361,11 @@ impl Window {
         for (at, peer) in self.order_new(now_ms).into_iter().chain(self.order_copies(now_ms)) {
             requests.entry(peer).or_default().push((self.first + at as u32, self.slots[at].hash));
         }
+        if let Some((peer, ms)) = self.stall.note(self.holder(), now_ms) {
+            self.leave(peer);
+            requests.remove(&peer);
+            actions.push(Action::Part { peer, why: PartReason::Stalls { ms } });
+        }
         for (peer, mut blocks) in requests {
             blocks.sort_unstable_by_key(|(height, _)| *height);
             let blocks = blocks.into_iter().map(|(_, hash)| hash).collect();
@@ -330,6 +382,16 @@ impl Window {
         self.waiting_bytes + ordered_bytes <= self.limits.bytes_ahead_max
             && ordered_bytes <= self.room.queue_bytes
             && (ordered_bytes <= self.room.memory_bytes || self.bound.is_the_line())
+    }
+
+    /// Who holds up the window: nothing more may be asked for of somebody who has more, and the block validation needs next was
+    /// asked of that peer first. When it delivered last stands beside it.
+    fn holder(&self) -> Option<(PeerId, u64)> {
+        let first = self.slots.front().filter(|slot| slot.bytes.is_none())?;
+        let is_full = self.room() == 0 || !self.has_room_for_one();
+        let has_more = |peer: &Peer| peer.has(self.end()) && peer.has_room(self.least);
+        let order = first.orders.first().filter(|_| is_full && self.peers.values().any(has_more))?;
+        Some((order.peer, self.peers.get(&order.peer)?.heard_ms))
     }
 
     /// Peers to part with; their orders are free again.
@@ -370,7 +432,7 @@ impl Window {
             // Peers differ in what they have: a block that none has room for may be followed by one that some has.
             match self.quickest(at) {
                 Some((peer, ms)) => placed.push((at, self.order(at, peer, ms, now_ms))),
-                None if self.peers.values().all(|peer| peer.orders.len() >= peer.room) => break,
+                None if !self.peers.values().any(|peer| peer.has_room(self.least)) => break,
                 None => {}
             }
         }
@@ -389,7 +451,8 @@ impl Window {
             let Some((peer, ms)) = self.quickest(at) else { continue };
             let late = now_ms > due_ms;
             // Of the block validation waits for, a copy is had wherever it comes in half the time.
-            let sooner = due_ms > now_ms + 2 * ms.max(LATE_MS_MIN);
+            let is_young = slot.orders.iter().any(|order| now_ms < order.since_ms + SOONER_AFTER_MS);
+            let sooner = !is_young && due_ms > now_ms + 2 * ms.max(LATE_MS_MIN);
             let idle = self.peers[&peer].orders.is_empty();
             if late || (sooner && (at == 0 || idle)) {
                 placed.push((at, self.order(at, peer, ms, now_ms)));
@@ -402,13 +465,13 @@ impl Window {
     fn quickest(&self, at: usize) -> Option<(PeerId, u64)> {
         let height = self.first + at as u32;
         let asked = |id: &PeerId| self.slots[at].orders.iter().any(|order| order.peer == *id);
-        let able = self.peers.iter().filter(|(id, peer)| peer.height >= height && !asked(id));
+        let able = self.peers.iter().filter(|(id, peer)| peer.has(height) && !asked(id));
         let best_rate = self.peers.values().filter_map(Peer::rate_per_s).max();
         let timed = able.map(|(&id, peer)| (peer.expected_ms(1, self.mean_bytes, best_rate), id, peer));
         let (mut quickest_ms, mut free) = (u64::MAX, None::<(u64, PeerId)>);
         for (ms, id, peer) in timed {
             quickest_ms = quickest_ms.min(ms);
-            if peer.orders.len() < peer.room && free.is_none_or(|known| (ms, id) < known) {
+            if peer.has_room(self.least) && free.is_none_or(|known| (ms, id) < known) {
                 free = Some((ms, id));
             }
         }
@@ -425,7 +488,7 @@ impl Window {
         let slot = &mut self.slots[at];
         peer.orders.push((slot.hash, now_ms));
         self.ordered += usize::from(slot.orders.is_empty());
-        slot.orders.push(Order { peer: id, due_ms: now_ms + (2 * ms).max(LATE_MS_MIN) });
+        slot.orders.push(Order { peer: id, since_ms: now_ms, due_ms: now_ms + (2 * ms).max(LATE_MS_MIN) });
         id
     }
 

@@ -707,6 +707,17 @@ fn one_honest_peer_among_stallers_is_enough() {
 }
 
 #[test]
+fn a_branch_longer_than_the_window_is_left() {
+    let mut world = World::new(13, &[Vice::None; 2], Work::ZERO);
+    let ahead_max = crate::sync::Limits::default().blocks_ahead_max as u32;
+    world.mine_at(0, ahead_max + 4);
+    world.mine_at(1, ahead_max + 6);
+    world.connect(0, 1);
+    world.run(60);
+    world.assert_agreed(ahead_max + 6);
+}
+
+#[test]
 fn all_are_asked_for_the_headers_of_a_chain_whose_end_is_old() {
     let mut world = World::new(9, &[Vice::None; 4], Work::ZERO);
     world.mine_at(3, 400);

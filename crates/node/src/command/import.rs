@@ -67,9 +67,10 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 
 /// Options that are taken over, or need no setting here.
 #[rustfmt::skip]
-const KNOWN: [&str; 56] = [
+const KNOWN: [&str; 57] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
-    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue", "rest",
+    "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue",
+    "rpcservertimeout", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
     "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
     "dustrelayfee", "bytespersigop", "permitbaremultisig", "datacarrier", "datacarriersize", "acceptnonstdtxn",
@@ -168,6 +169,7 @@ fn translate(text: &str) -> Imported {
     put("rpc_whitelist", Some(all("rpcwhitelist").join(" ")));
     put("rpc_threads", last("rpcthreads"));
     put("rpc_workqueue", last("rpcworkqueue"));
+    put("rpc_timeout_s", last("rpcservertimeout"));
     put("rest", last("rest").map(|value| if value == "0" { "off" } else { "on" }.to_owned()));
     put("threads", last("par").filter(|value| value.parse::<u32>().is_ok_and(|threads| threads > 0)));
     // Core's dbcache is beside the mempool, and ours holds both.
@@ -253,7 +255,7 @@ mod tests {
             # comment\nserver=1\ntxindex=1\nregtest=1\nrpcuser=u # behind\nrpcpassword=p\nrpcauth=a:b$c\nrpcauth=d:e$f\n\
             dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\nzmqpubrawtx=ipc:///x\nzmqpubrawtxhwm=0\n\
             blockfilterindex=1\npeerblockfilters=1\nprune=550\n\
-            testactivationheight=csv@5\ntestactivationheight=segwit@6\nminimumchainwork=0x1f\nmaxtipage=100\n\
+            testactivationheight=csv@5\ntestactivationheight=segwit@6\nminimumchainwork=0x1f\nmaxtipage=100\nrpcservertimeout=60\n\
             uacomment=a\nuacomment=b\ndebuglogfile=/debug.log\nmain.rpcport=1\n\
             [regtest]\nrpcport=18000\nrpcbind=0.0.0.0\n[main]\nrpcthreads=4\n";
         let imported = translate(text);
@@ -263,6 +265,7 @@ mod tests {
             ("rpc_user", "u"),
             ("rpc_password", "p"),
             ("rpc_auth", "a:b$c d:e$f"),
+            ("rpc_timeout_s", "60"),
             ("memory_mib", "4096"),
             ("activation_heights", "csv@5,segwit@6"),
             ("chainwork_min", "0x1f"),

@@ -32,6 +32,8 @@ pub struct RpcSettings {
     pub threads: usize,
     /// Calls that wait.
     pub queue_max: usize,
+    /// Seconds for a request to come, and for its answer to be taken.
+    pub timeout_s: u64,
     /// REST too.
     pub rest: bool,
 }
@@ -82,6 +84,7 @@ pub fn resolve(
         },
         threads: whole(layers, "rpc_threads") as usize,
         queue_max: whole(layers, "rpc_workqueue") as usize,
+        timeout_s: whole(layers, "rpc_timeout_s"),
         rest: word(layers, "rest") == "on",
     }))
 }
@@ -130,7 +133,7 @@ mod tests {
     fn settings_become_a_server() {
         let plain = resolved(&[]).unwrap().unwrap();
         assert_eq!(plain.listen.to_string(), "127.0.0.1:18443");
-        assert_eq!((plain.threads, plain.queue_max, plain.rest), (16, 64, false));
+        assert_eq!((plain.threads, plain.queue_max, plain.timeout_s, plain.rest), (16, 64, 30, false));
         assert_eq!(plain.cookie_file, PathBuf::from("/x/.cookie"));
         assert!(resolved(&[("rpc_listen", "off")]).unwrap().is_none());
         let full = resolved(&[

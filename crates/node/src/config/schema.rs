@@ -320,6 +320,15 @@ const LAST: &[Setting] = &[
     ),
     setting(
         RPC,
+        "rpc_timeout_s",
+        Kind::Whole { min: 1, max: 1_000_000 },
+        &[],
+        "30",
+        "seconds",
+        "Time for a request to come and for its answer to be taken; a connection without a request ends after it, too.",
+    ),
+    setting(
+        RPC,
         "rest",
         Kind::Choice(&["on", "off"]),
         &[],

@@ -5,8 +5,9 @@
 //! Fails:  never.
 //! Source: Bitcoin Core's `setmocktime`.
 //!
-//! Whoever sets the time to a later one makes that much time pass for everything that waits, too. Time spans never run
-//! backwards: setting an earlier time changes what the calendar says, and nothing else.
+//! Whoever sets the time stops it, as Core's does: nothing comes due before it is set to a later one, and then that much
+//! time has passed for everything that waits. Time spans never run backwards: setting an earlier time changes what the
+//! calendar says, and nothing else.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -20,22 +21,25 @@ pub struct NodeClock {
     set: Mutex<Set>,
 }
 
-/// What a test has set.
+/// What a test has set last, and when.
 #[derive(Clone, Copy, Debug, Default)]
 struct Set {
     /// Seconds since 1970; zero where the machine's clock runs.
     unix_s: u64,
-    /// Time that was skipped.
-    skipped: Duration,
+    /// The machine's monotonic time then.
+    system: Duration,
+    /// Ours then.
+    monotonic: Duration,
 }
 
 impl NodeClock {
     /// Sets the time; zero lets the machine's clock run again.
     pub fn set(&self, unix_s: u64) {
-        let before_s = self.unix_s();
+        let (before_s, before) = (self.unix_s(), self.monotonic());
+        let after_s = if unix_s == 0 { self.system.unix_s() } else { unix_s };
+        let monotonic = before + Duration::from_secs(after_s.saturating_sub(before_s));
         let mut set = self.set.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        set.skipped += Duration::from_secs(unix_s.saturating_sub(before_s));
-        set.unix_s = unix_s;
+        *set = Set { unix_s, system: self.system.monotonic(), monotonic };
     }
 
     fn get(&self) -> Set {
@@ -52,7 +56,11 @@ impl Clock for NodeClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.system.monotonic() + self.get().skipped
+        let set = self.get();
+        match set.unix_s {
+            0 => set.monotonic + self.system.monotonic().saturating_sub(set.system),
+            _ => set.monotonic,
+        }
     }
 }
 
@@ -69,9 +77,23 @@ mod tests {
         let later = clock.monotonic();
         assert!(later >= start + Duration::from_secs(999), "{start:?} {later:?}");
         clock.set(start_s);
-        assert_eq!(clock.unix_s(), start_s);
-        assert!(clock.monotonic() >= later && clock.monotonic() < later + Duration::from_secs(900));
+        assert_eq!((clock.unix_s(), clock.monotonic()), (start_s, later));
         clock.set(0);
-        assert!(clock.unix_s() >= start_s);
+        assert!(clock.unix_s() >= start_s && clock.monotonic() >= later);
+    }
+
+    #[test]
+    fn a_time_that_is_set_stands_still() {
+        let clock = NodeClock::default();
+        clock.set(2_000_000_000);
+        let stopped = clock.monotonic();
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!((clock.unix_s(), clock.monotonic()), (2_000_000_000, stopped));
+        clock.set(2_000_000_003);
+        assert_eq!(clock.monotonic(), stopped + Duration::from_secs(3));
+        // The machine's clock runs on from there, and has its own date.
+        clock.set(0);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(clock.unix_s() != 2_000_000_003 && clock.monotonic() > stopped + Duration::from_secs(3));
     }
 }

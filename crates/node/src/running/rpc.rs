@@ -122,6 +122,7 @@ fn server_config(settings: &RpcSettings, users: serve::rpc::auth::Users) -> Serv
         allow: settings.allow.clone(),
         threads: settings.threads,
         queue_max: settings.queue_max,
+        timeout: std::time::Duration::from_secs(settings.timeout_s),
         rest: settings.rest,
         ..ServerConfig::new(settings.listen, users)
     }

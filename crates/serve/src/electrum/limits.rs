@@ -33,11 +33,11 @@ pub const SLICE_TIME: Duration = Duration::from_millis(50);
 /// Retries of a request when a reorganisation passed under its view; each takes a newer view.
 pub const STALE_RETRIES_MAX: usize = 5;
 
-/// Histories whose hash so far is kept, so that a subscription to a long one costs only what is new (144 bytes each).
-pub const STATUS_MEMORY_MAX: usize = 4096;
+/// Histories whose hash so far is kept, so that a change of a long one costs only what is new (about 250 bytes each).
+pub const STATUS_MEMORY_MAX: usize = 32_768;
 
-/// History length from which its hash is kept; below, hashing takes less than 100 us.
-pub const STATUS_MEMORY_ENTRIES_MIN: u64 = 1000;
+/// History length from which its hash is kept; below, the entries of a script are a read or two of a warm disk.
+pub const STATUS_MEMORY_ENTRIES_MIN: u64 = 64;
 
 /// Limits of sessions.
 #[derive(Clone, Debug)]

@@ -57,8 +57,8 @@ fn write_word(submitted: &Submitted, json: &mut Json<'_>) {
 }
 
 fn block_of(text: &str) -> Result<Block, RpcError> {
-    let bytes = hex::decode(text).ok().filter(|bytes| bytes.len() <= BLOCK_BYTES_MAX);
-    bytes.and_then(|bytes| Block::parse(bytes).ok()).ok_or_else(|| RpcError::decode("Block decode failed"))
+    let bytes = hex::decode(text).ok();
+    bytes.and_then(|bytes| Block::parse_first(bytes).ok()).ok_or_else(|| RpcError::decode("Block decode failed"))
 }
 
 fn submit_block(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {

@@ -150,3 +150,30 @@ fn ten_thousand_subscriptions_come_and_go() {
     server.wait_for("subscriptions_now", 0);
     assert_eq!(server.handle.env().subscriptions.count(), 0);
 }
+
+#[test]
+fn after_missed_news_everybody_looks_again_and_hears_only_what_changed() {
+    let server = serve(mainnet(), |_| {});
+    let mut client = server.greet();
+    client.call("blockchain.headers.subscribe", json!([]));
+    for n in 1..=3 {
+        client.call("blockchain.scripthash.subscribe", json!([hash_of(&script(n))]));
+    }
+    // Two blocks of which no event arrives.
+    for n in 9..=10 {
+        server.chain.connect(next(&server.chain, &[coinbase(n, 2)]));
+    }
+    assert!(is_quiet(&mut client));
+    server.handle.env().subscriptions.tell_everything();
+    assert_eq!(client.json()["params"][0]["height"], 10);
+    assert_eq!(client.json()["params"][0], hash_of(&script(2)));
+    assert!(is_quiet(&mut client));
+    server.handle.env().subscriptions.tell_everything();
+    assert!(is_quiet(&mut client));
+    assert_eq!(server.count("notifications"), 2);
+    assert_eq!(client.call("blockchain.headers.unsubscribe", json!([])), true);
+    assert_eq!(client.call("blockchain.headers.unsubscribe", json!([])), false);
+    server.events.send(server.chain.connect(next(&server.chain, &[coinbase(11, 4)]))).unwrap();
+    server.handle.env().subscriptions.tell_everything();
+    assert!(is_quiet(&mut client));
+}

@@ -168,9 +168,12 @@ fn put_aliases(report: &Json, lines: &mut Vec<String>) {
 fn put_numbers(name: &str, value: &Json, kind: &str, lines: &mut Vec<String>) {
     match value {
         Json::Number(number) => lines.extend([format!("# TYPE {name} {kind}"), format!("{name} {number}")]),
-        Json::Object(object) => {
-            object.iter().for_each(|(part, value)| put_numbers(&format!("{name}_{part}"), value, kind, lines));
-        }
+        Json::Object(object) => object.iter().for_each(|(part, value)| {
+            // Of the Electrum server's numbers only those of now do not only grow.
+            let is_of_now = part.ends_with("_now") || part == "sessions";
+            let kind = if name == "assay_electrum" && !is_of_now { "counter" } else { kind };
+            put_numbers(&format!("{name}_{part}"), value, kind, lines);
+        }),
         Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) => {}
     }
 }

@@ -26,8 +26,18 @@ static LIVE: Mutex<String> = Mutex::new(String::new());
 /// The file of the settings.
 static FILE: OnceLock<File> = OnceLock::new();
 /// What the crates below call what they speak of, after Core's categories; other crates' lines are not ours to write.
-const CATEGORIES: [&str; 9] =
-    ["net", "validation", "mempool", "mempoolrej", "txpackages", "cmpctblock", "http", "rpc", "estimatefee"];
+const CATEGORIES: [&str; 10] = [
+    "net",
+    "validation",
+    "mempool",
+    "mempoolrej",
+    "txpackages",
+    "cmpctblock",
+    "http",
+    "rpc",
+    "estimatefee",
+    "electrum",
+];
 
 /// Writes the lines of the crates below to the file.
 struct FileLog;

@@ -26,10 +26,10 @@ mod events;
 mod notices;
 
 pub mod outbox;
+pub mod record;
 pub mod server;
 pub mod session;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,11 @@ use crate::shares::ShareLimits;
 use crate::shares::ledger::Ledger;
 use crate::source::Source;
 use crate::transport::certificate::Files;
-use crate::transport::listen::{Door, Origin};
+use crate::transport::listen::Door;
 use crate::wallet::stream::StatusMemory;
 use crate::wallet::{Histogram, methods};
 use limits::Limits;
+use record::Record;
 use subscriptions::Subscriptions;
 
 pub use server::{ServerHandle, start};
@@ -129,8 +130,8 @@ pub struct Env {
     /// Who is there, and what each has cost us.
     pub shares: Arc<Ledger>,
     started: Instant,
-    /// Hashes addresses for the log, with keys of this start's own.
-    salt: RandomState,
+    /// Lines of the log about sessions.
+    pub record: Record,
     /// Who wants to hear of what.
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
@@ -147,7 +148,7 @@ impl Env {
             source,
             shares: Arc::new(Ledger::new(ShareLimits { sessions_max, ..config.shares.clone() })),
             started: Instant::now(),
-            salt: RandomState::new(),
+            record: Record::new(config.hashes_addresses),
             limits: config.limits.clone(),
             config,
             metrics: Arc::new(Metrics::new(methods::METHODS.iter().map(|method| method.name))),
@@ -159,12 +160,5 @@ impl Env {
     /// Time since it began.
     pub fn now(&self) -> Duration {
         self.started.elapsed()
-    }
-    /// How the log names where a client comes from.
-    pub fn in_log(&self, origin: Origin) -> String {
-        match (origin, self.config.hashes_addresses) {
-            (Origin::Address(address), true) => format!("{:016x}", self.salt.hash_one(address)),
-            (origin, _) => origin.to_string(),
-        }
     }
 }

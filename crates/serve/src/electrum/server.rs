@@ -231,13 +231,7 @@ fn open(guest: Guest, surroundings: &Surroundings) {
         let env = counted.0.clone();
         let (metrics, client) = (&env.metrics, guest.seat.client().clone());
         let ended = session::serve(guest, surroundings).await;
-        let told = client.report(env.now(), 0);
-        log::debug!(
-            target: "electrum",
-            "session ended id={} from={} door={} why={ended:?} open_s={} requests={} bytes_in={} bytes_out={} work_ms={}",
-            told.id, env.in_log(client.origin()), told.door, told.open_s, told.requests, told.bytes_in, told.bytes_out,
-            told.work_ms
-        );
+        env.record.ended(&client, ended, env.now());
         match ended {
             Ended::SlowReader => metrics.dropped_slow_reader.add(1),
             Ended::Timeout => metrics.dropped_timeout.add(1),

@@ -251,3 +251,40 @@ fn a_block_that_touches_ten_thousand_subscribed_scripts_tells_each_once() {
     });
     println!("the last of {SCRIPTS} notices was read {:?} after the tip was told of", last - connected);
 }
+
+#[test]
+fn estimates_are_those_of_json_rpc_and_never_below_what_the_mempool_asks() {
+    let world = World::new("electrum-fees");
+    let mut coins = mine_coins(&world, 6);
+    let wire = Wire::new(&world);
+    let (mut old, mut client) = (wire.greet("1.4"), wire.greet("1.6"));
+    assert_eq!(client.call("blockchain.estimatefee", json!([2])), json!(-1));
+    // Thirty blocks, each with six transactions that paid 20 satoshi for a virtual byte and were mined at once.
+    for _ in 0..30 {
+        for coin in &mut coins {
+            let payment = pays(&world, *coin, 141 * 20);
+            call(&world, "sendrawtransaction", json!([digits(&payment)]));
+            *coin = coin_of(&payment, 1);
+        }
+        mine(&world);
+    }
+    for (blocks, mode) in [(1, "ECONOMICAL"), (2, "economical"), (6, "CONSERVATIVE"), (1_008, "unset")] {
+        let want = call(&world, "estimatesmartfee", json!([blocks, mode]))["feerate"].clone();
+        assert!(want.as_f64().is_some_and(|rate| rate >= 0.000_001), "{blocks} {mode}: {want}");
+        assert_eq!(client.call("blockchain.estimatefee", json!([blocks, mode])), want, "{blocks} {mode}");
+    }
+    // Nobody is confirmed at once, and nobody looks further ahead than is known.
+    let (first, last) = (json!([1]), json!([1_008]));
+    for (asked, same) in [(json!([0]), &first), (json!([1_000_000]), &last), (json!([2_u64.pow(40)]), &last)] {
+        let want = client.call("blockchain.estimatefee", same.clone());
+        assert_eq!(client.call("blockchain.estimatefee", asked), want);
+    }
+    let info = call(&world, "getmempoolinfo", json!([]));
+    assert_eq!(old.call("blockchain.relayfee", json!([])), info["minrelaytxfee"]);
+    let floors = client.call("mempool.get_info", json!([]));
+    for name in ["mempoolminfee", "minrelaytxfee", "incrementalrelayfee"] {
+        assert_eq!(floors[name], info[name], "{name}");
+    }
+    assert_eq!(client.refusal("blockchain.relayfee", json!([])).0, -32601);
+    assert_eq!(old.refusal("mempool.get_info", json!([])).0, -32601);
+}

@@ -247,7 +247,7 @@ impl Machine {
                 head.open(out);
                 match (method.call)(self, &arguments, out) {
                     Err(Fault::Stale) if retries < STALE_RETRIES_MAX => {
-                        self.env.source.catch_up(retries);
+                        self.env.source.catch_up();
                         retries += 1;
                     }
                     reply => return reply,

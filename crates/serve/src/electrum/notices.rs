@@ -133,10 +133,10 @@ impl Machine {
 
     /// Tries again where a reorganisation passed under the view; what does not help then ends the session.
     fn computed<T>(&self, compute: impl Fn(&Machine) -> Result<T, Fault>) -> Result<T, EndReason> {
-        for tries in 0..=STALE_RETRIES_MAX {
+        for _ in 0..=STALE_RETRIES_MAX {
             match compute(self) {
                 Ok(found) => return Ok(found),
-                Err(Fault::Stale) => self.env.source.catch_up(tries),
+                Err(Fault::Stale) => self.env.source.catch_up(),
                 Err(Fault::Answer(Error::Syncing(_))) => return Err(EndReason::Fault),
                 Err(fault @ Fault::Answer(_)) => {
                     self.env.metrics.note_fault(&fault.last_word().to_string());

@@ -4,14 +4,19 @@
 //! Out:    one test a promise.
 //! Fails:  where a notice is missing, or an answer is not what the node thinks.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use primitives::{ScriptHash, Transaction};
 use serde_json::{Value, json};
+use serve::source::{Source, ViewError};
+use serve::wallet::moment::still;
 use stdx::hex;
 
-use crate::coins::{COIN_SAT, Coin, call, coin_of, digits, mine, mine_coins, mine_only, own_script, sign, stranger};
-use crate::wire::Wire;
+use crate::coins::{
+    COIN_SAT, Coin, call, coin_of, digits, mine, mine_as, mine_coins, mine_only, own_script, sign, stranger,
+};
+use crate::wire::{Wire, source};
 use crate::world::World;
 
 fn txid(transaction: &Transaction) -> String {
@@ -287,4 +292,43 @@ fn estimates_are_those_of_json_rpc_and_never_below_what_the_mempool_asks() {
     }
     assert_eq!(client.refusal("blockchain.relayfee", json!([])).0, -32601);
     assert_eq!(old.refusal("mempool.get_info", json!([])).0, -32601);
+}
+
+#[test]
+fn no_transaction_is_in_both_or_in_neither_while_blocks_come_and_go() {
+    let world = World::new("electrum-still");
+    let coins = mine_coins(&world, 1);
+    let source = source(&world);
+    let payment = pays(&world, coins[0], 1_000);
+    let name = payment.tx().txid();
+    call(&world, "sendrawtransaction", json!([digits(&payment)]));
+    let over = AtomicBool::new(false);
+    let looks = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut looks = [0, 0];
+            while !over.load(Ordering::SeqCst) {
+                let waits =
+                    |mempool: Option<&chain::mempool::Mempool>| mempool.is_some_and(|it| it.get(&name).is_some());
+                let (view, waiting) = still(&*source, |_, mempool| waits(mempool)).unwrap();
+                match view.locate(&name) {
+                    Ok(found) => assert_ne!(found.is_some(), waiting, "in the mempool: {waiting}"),
+                    Err(ViewError::Stale) => {
+                        source.catch_up();
+                        continue;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                looks[usize::from(waiting)] += 1;
+            }
+            looks
+        });
+        for round in 0..25 {
+            mine_as(&world, round);
+            let tip = call(&world, "getbestblockhash", json!([]));
+            call(&world, "invalidateblock", json!([tip]));
+        }
+        over.store(true, Ordering::SeqCst);
+        reader.join().unwrap()
+    });
+    assert!(looks.iter().all(|looks| *looks > 0), "{looks:?}");
 }

@@ -300,10 +300,7 @@ impl Machine {
                 self.keep(stream, out);
                 None
             }
-            Ok(true) => {
-                self.finished(stream, out);
-                None
-            }
+            Ok(true) => self.finished(stream, out),
             Err(fault) if stream.begun() => {
                 self.env.metrics.note_fault(&format!("a long answer was cut off: {fault:?}"));
                 Some(EndReason::Fault)
@@ -327,8 +324,9 @@ impl Machine {
         }
     }
 
-    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) {
+    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) -> Option<EndReason> {
         match stream.purpose() {
+            Purpose::Notify => return self.tell_script(stream.script(), stream.result(), out).err(),
             Purpose::History | Purpose::Mempool | Purpose::Unspent | Purpose::Status => self.after_answer(out),
             Purpose::Subscribe => {
                 if let Some(told) = self.wishes.scripts.get_mut(stream.script()) {
@@ -336,8 +334,8 @@ impl Machine {
                 }
                 self.after_answer(out);
             }
-            Purpose::Notify => self.tell_script(stream.script(), stream.result(), out),
         }
+        None
     }
 
     fn failed(&mut self, mut stream: Stream, fault: Fault, out: &mut Vec<u8>) -> Option<EndReason> {

@@ -4,7 +4,7 @@
 //! Out:    one test a promise.
 //! Fails:  where a notice is missing, or an answer is not what the node thinks.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use primitives::{ScriptHash, Transaction};
@@ -302,7 +302,14 @@ fn no_transaction_is_in_both_or_in_neither_while_blocks_come_and_go() {
     let payment = pays(&world, coins[0], 1_000);
     let name = payment.tx().txid();
     call(&world, "sendrawtransaction", json!([digits(&payment)]));
-    let over = AtomicBool::new(false);
+    let (over, looked) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Two looks from now on: the second began after this.
+    let wait = || {
+        let until = looked.load(Ordering::SeqCst) + 2;
+        while looked.load(Ordering::SeqCst) < until {
+            std::thread::yield_now();
+        }
+    };
     let looks = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut looks = [0, 0];
@@ -319,16 +326,19 @@ fn no_transaction_is_in_both_or_in_neither_while_blocks_come_and_go() {
                     Err(error) => panic!("{error}"),
                 }
                 looks[usize::from(waiting)] += 1;
+                looked.fetch_add(1, Ordering::SeqCst);
             }
             looks
         });
         for round in 0..25 {
             mine_as(&world, round);
+            wait();
             let tip = call(&world, "getbestblockhash", json!([]));
             call(&world, "invalidateblock", json!([tip]));
+            wait();
         }
         over.store(true, Ordering::SeqCst);
         reader.join().unwrap()
     });
-    assert!(looks.iter().all(|looks| *looks > 0), "{looks:?}");
+    assert!(looks.iter().all(|looks| *looks >= 25), "{looks:?}");
 }

@@ -303,13 +303,6 @@ fn no_transaction_is_in_both_or_in_neither_while_blocks_come_and_go() {
     let name = payment.tx().txid();
     call(&world, "sendrawtransaction", json!([digits(&payment)]));
     let (over, looked) = (AtomicBool::new(false), AtomicU64::new(0));
-    // Two looks from now on: the second began after this.
-    let wait = || {
-        let until = looked.load(Ordering::SeqCst) + 2;
-        while looked.load(Ordering::SeqCst) < until {
-            std::thread::yield_now();
-        }
-    };
     let looks = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut looks = [0, 0];
@@ -330,6 +323,13 @@ fn no_transaction_is_in_both_or_in_neither_while_blocks_come_and_go() {
             }
             looks
         });
+        // Two looks from now on: the second began after this. A reader that failed says so when it is joined.
+        let wait = || {
+            let until = looked.load(Ordering::SeqCst) + 2;
+            while looked.load(Ordering::SeqCst) < until && !reader.is_finished() {
+                std::thread::yield_now();
+            }
+        };
         for round in 0..25 {
             mine_as(&world, round);
             wait();

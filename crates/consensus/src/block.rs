@@ -102,6 +102,11 @@ pub fn check_unmined(block: Block) -> Result<CheckedBlock, BlockError> {
     check_contents(block, hash, txids)
 }
 
+/// Judges nothing but whether the transactions are those the header commits to (Core: `IsBlockMutated`).
+pub fn check_root(block: &Block) -> Result<(), BlockError> {
+    check_merkle_root(block, &txids_of(block))
+}
+
 fn txids_of(block: &Block) -> Vec<Txid> {
     sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts()).into_iter().map(Txid).collect()
 }

@@ -6,7 +6,6 @@
 //! Fails:  views with [`ViewError`].
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use chain::mempool::{Mempool, SharedMempool};
 use chain::upkeep::Followed;
@@ -88,12 +87,11 @@ impl Source for Confirmed {
         Some(self.waiting.get()?.pool.clone())
     }
 
-    fn catch_up(&self, tries: usize) {
+    fn catch_up(&self) {
         if let Some(waiting) = self.waiting.get() {
-            waiting.followed.wait();
+            // Where it gives up the next try fails, and says so.
+            waiting.followed.wait_fresh();
         }
-        // The commit that cut the chain may still be on its way to the disk, with its view to follow.
-        std::thread::sleep(Duration::from_millis(1 << tries.min(6)));
     }
 }
 

@@ -33,7 +33,8 @@ fn env() -> Arc<Env> {
 /// Bytes of a connection, before and after the greeting: every line of the answer is JSON, the session ends only for a
 /// reason, and nothing is left behind.
 pub fn fuzz_line(bytes: &[u8]) {
-    for greeting in ["", "{\"id\":0,\"method\":\"server.version\"}\n"] {
+    let newest = "{\"id\":0,\"method\":\"server.version\",\"params\":[\"\",[\"1.4\",\"1.7\"]]}\n";
+    for greeting in ["", "{\"id\":0,\"method\":\"server.version\"}\n", newest] {
         let env = env();
         let mut machine = Machine::new(env.clone(), Arc::new(Mailbox::default()));
         let mut lines = Lines::new(Room::new(env.metrics.clone(), env.limits.room()));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     /// Requests to begin from; mutations of them reach deeper than random bytes.
-    const SEEDS: [&str; 8] = [
+    const SEEDS: [&str; 14] = [
         r#"{"jsonrpc":"2.0","id":1,"method":"blockchain.block.headers","params":[0,2016,0]}"#,
         r#"{"id":"x","method":"blockchain.block.header","params":{"height":0,"cp_height":0}}"#,
         r#"[{"id":1,"method":"server.ping"},{"id":2,"method":"server.features"},{"method":"server.ping"}]"#,
@@ -172,6 +173,12 @@ mod tests {
         r#"{"id":1,"method":"blockchain.transaction.get","params":["4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b",true]}"#,
         r#"{"id":1,"method":"blockchain.transaction.broadcast","params":["010000000001"]}"#,
         r#"{"jsonrpc":"2.0","id":null,"method":"server.version","params":["a",["1.4","1.6"]]}"#,
+        r#"{"id":1,"method":"blockchain.outpoint.subscribe","params":["4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b",0,"51"]}"#,
+        r#"{"id":1,"method":"blockchain.transaction.testmempoolaccept","params":[["00","0100"]]}"#,
+        r#"{"id":1,"method":"blockchain.address.get_history","params":["1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",0,-1]}"#,
+        r#"{"id":1,"method":"server.ping","params":{"pong_len":7,"data":"abc"}}"#,
+        r#"{"id":1,"method":"blockchain.scriptpubkey.subscribe","params":["51"]}"#,
+        r#"{"id":1,"method":"blockchain.transaction.subscribe","params":["4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b"]}"#,
     ];
 
     #[test]

@@ -47,10 +47,8 @@ pub trait Source: Send + Sync {
     fn pool(&self) -> Option<Arc<dyn needs::Mempool>> {
         None
     }
-    /// A reorganisation passed under a view: returns when there should be a newer one. `tries` counts from 0.
-    fn catch_up(&self, tries: usize) {
-        let _ = tries;
-    }
+    /// A reorganisation passed under a view: returns when there should be a newer one.
+    fn catch_up(&self) {}
 }
 
 /// Why a view did not answer.

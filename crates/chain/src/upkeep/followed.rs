@@ -16,6 +16,8 @@ use crate::view::View;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks whether the node ends.
 const LOOK: Duration = Duration::from_millis(100);
+/// Time between two looks whether a reorganisation is over; a commit takes some milliseconds.
+const FRESH_LOOK: Duration = Duration::from_millis(2);
 
 struct State {
     /// Of the last tip dealt with.
@@ -84,6 +86,21 @@ impl Followed {
             }
             state = self.moved.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             waited += LOOK;
+        }
+        true
+    }
+
+    /// Waits until the newest view and the one that the mempool stands on can be read: while blocks are disconnected, neither
+    /// can. False where it gave up.
+    pub fn wait_fresh(&self) -> bool {
+        let fresh = |state: &State| state.settled.as_ref().is_some_and(|view| view.is_fresh());
+        let mut waited = Duration::ZERO;
+        while !(self.handle.view().is_fresh() && fresh(&self.state())) {
+            if self.handle.stopping() || waited >= WAIT_MAX {
+                return false;
+            }
+            std::thread::sleep(FRESH_LOOK);
+            waited += FRESH_LOOK;
         }
         true
     }

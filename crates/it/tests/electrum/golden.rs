@@ -107,7 +107,7 @@ fn params_of(method: &str, family: &Family) -> Vec<Value> {
         "blockchain.utxo.get_info" => {
             vec![json!([confirmed, 0]), json!([parent, 0]), json!([parent, 1]), json!([unknown, 0])]
         }
-        "server.ping" => vec![json!([]), json!([4, "abc"]), json!([100_000_000])],
+        "server.ping" => vec![json!([]), json!([4, "abc"]), json!([65_537])],
         _ => vec![json!([])],
     }
 }

@@ -4,14 +4,19 @@
 //! Out:    one test a promise.
 //! Fails:  where a notice is missing, or an answer is not what the node thinks.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use primitives::{ScriptHash, Transaction};
 use serde_json::{Value, json};
+use serve::source::{Source, ViewError};
+use serve::wallet::moment::still;
 use stdx::hex;
 
-use crate::coins::{COIN_SAT, Coin, call, coin_of, digits, mine, mine_coins, mine_only, own_script, sign, stranger};
-use crate::wire::Wire;
+use crate::coins::{
+    COIN_SAT, Coin, call, coin_of, digits, mine, mine_as, mine_coins, mine_only, own_script, sign, stranger,
+};
+use crate::wire::{Wire, source};
 use crate::world::World;
 
 fn txid(transaction: &Transaction) -> String {
@@ -250,4 +255,90 @@ fn a_block_that_touches_ten_thousand_subscribed_scripts_tells_each_once() {
         (connected.join().unwrap(), listeners.into_iter().map(|listener| listener.join().unwrap()).max().unwrap())
     });
     println!("the last of {SCRIPTS} notices was read {:?} after the tip was told of", last - connected);
+}
+
+#[test]
+fn estimates_are_those_of_json_rpc_and_never_below_what_the_mempool_asks() {
+    let world = World::new("electrum-fees");
+    let mut coins = mine_coins(&world, 6);
+    let wire = Wire::new(&world);
+    let (mut old, mut client) = (wire.greet("1.4"), wire.greet("1.6"));
+    assert_eq!(client.call("blockchain.estimatefee", json!([2])), json!(-1));
+    // Thirty blocks, each with six transactions that paid 20 satoshi for a virtual byte and were mined at once.
+    for _ in 0..30 {
+        for coin in &mut coins {
+            let payment = pays(&world, *coin, 141 * 20);
+            call(&world, "sendrawtransaction", json!([digits(&payment)]));
+            *coin = coin_of(&payment, 1);
+        }
+        mine(&world);
+    }
+    for (blocks, mode) in [(1, "ECONOMICAL"), (2, "economical"), (6, "CONSERVATIVE"), (1_008, "unset")] {
+        let want = call(&world, "estimatesmartfee", json!([blocks, mode]))["feerate"].clone();
+        assert!(want.as_f64().is_some_and(|rate| rate >= 0.000_001), "{blocks} {mode}: {want}");
+        assert_eq!(client.call("blockchain.estimatefee", json!([blocks, mode])), want, "{blocks} {mode}");
+    }
+    // Nobody is confirmed at once, and nobody looks further ahead than is known.
+    let (first, last) = (json!([1]), json!([1_008]));
+    for (asked, same) in [(json!([0]), &first), (json!([1_000_000]), &last), (json!([2_u64.pow(40)]), &last)] {
+        let want = client.call("blockchain.estimatefee", same.clone());
+        assert_eq!(client.call("blockchain.estimatefee", asked), want);
+    }
+    let info = call(&world, "getmempoolinfo", json!([]));
+    assert_eq!(old.call("blockchain.relayfee", json!([])), info["minrelaytxfee"]);
+    let floors = client.call("mempool.get_info", json!([]));
+    for name in ["mempoolminfee", "minrelaytxfee", "incrementalrelayfee"] {
+        assert_eq!(floors[name], info[name], "{name}");
+    }
+    assert_eq!(client.refusal("blockchain.relayfee", json!([])).0, -32601);
+    assert_eq!(old.refusal("mempool.get_info", json!([])).0, -32601);
+}
+
+#[test]
+fn no_transaction_is_in_both_or_in_neither_while_blocks_come_and_go() {
+    let world = World::new("electrum-still");
+    let coins = mine_coins(&world, 1);
+    let source = source(&world);
+    let payment = pays(&world, coins[0], 1_000);
+    let name = payment.tx().txid();
+    call(&world, "sendrawtransaction", json!([digits(&payment)]));
+    let (over, looked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let looks = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut looks = [0, 0];
+            while !over.load(Ordering::SeqCst) {
+                let waits =
+                    |mempool: Option<&chain::mempool::Mempool>| mempool.is_some_and(|it| it.get(&name).is_some());
+                let (view, waiting) = still(&*source, |_, mempool| waits(mempool)).unwrap();
+                match view.locate(&name) {
+                    Ok(found) => assert_ne!(found.is_some(), waiting, "in the mempool: {waiting}"),
+                    Err(ViewError::Stale) => {
+                        source.catch_up();
+                        continue;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                looks[usize::from(waiting)] += 1;
+                looked.fetch_add(1, Ordering::SeqCst);
+            }
+            looks
+        });
+        // Two looks from now on: the second began after this. A reader that failed says so when it is joined.
+        let wait = || {
+            let until = looked.load(Ordering::SeqCst) + 2;
+            while looked.load(Ordering::SeqCst) < until && !reader.is_finished() {
+                std::thread::yield_now();
+            }
+        };
+        for round in 0..25 {
+            mine_as(&world, round);
+            wait();
+            let tip = call(&world, "getbestblockhash", json!([]));
+            call(&world, "invalidateblock", json!([tip]));
+            wait();
+        }
+        over.store(true, Ordering::SeqCst);
+        reader.join().unwrap()
+    });
+    assert!(looks.iter().all(|looks| *looks >= 25), "{looks:?}");
 }

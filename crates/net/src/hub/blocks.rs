@@ -18,7 +18,7 @@ use crate::sync::{Action, Arrival, PartReason};
 use crate::wire::limits::GETDATA_SENT_MAX;
 use crate::wire::{
     BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Reconstruction,
-    SendCompact, TxList,
+    SendCompact, Services, TxList,
 };
 
 /// Compact blocks are put together this near the tip only: Core's figure too.
@@ -143,12 +143,31 @@ impl<C: Chain> Hub<C> {
     pub(super) fn take_block(&mut self, id: PeerId, block: BlockBytes) {
         let hash = block.hash();
         if self.chain.find(&hash).is_none() {
-            // Sent without being asked for: its header is as good an announcement as any.
+            // Sent without being asked for: its header is as good an announcement as any, if the block is the header's.
+            if !self.is_of_its_header(id, &block) {
+                return;
+            }
             self.take_headers(id, vec![block.header()]);
             self.follow_headers();
             self.extend_window();
         }
         self.keep_block(id, hash, block.into_bytes(), None);
+    }
+
+    /// False for a block that is not what its header says: nobody is to wait for another copy of what nobody announced.
+    fn is_of_its_header(&mut self, id: PeerId, block: &BlockBytes) -> bool {
+        match Block::parse_first(block.bytes()).map(|block| consensus::block::check_root(&block)) {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => {
+                log::debug!(target: "validation", "Block mutated: {}, {}", error.reject_reason(), error.detail());
+                self.misbehaved(id, "mutated block");
+            }
+            Err(error) => {
+                let (length, words) = (block.bytes().len(), error.core_words());
+                log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
+            }
+        }
+        false
     }
 
     /// A block in its full bytes, and as it was parsed where it was put together here.
@@ -187,7 +206,8 @@ impl<C: Chain> Hub<C> {
         let is_beside = |place: &Place| self.chain.on_best(place.height).is_none_or(|best| best.hash != place.hash);
         let depth = place.height.saturating_sub(self.chain.common_height(&last));
         let is_worth_it = !place.is_invalid && place.work >= tip.work && depth <= BRANCH_BLOCKS_MAX;
-        if !is_worth_it || !is_beside(&place) || self.chain.is_initial_download() {
+        let has_witnesses = self.services_of(id).has(Services::WITNESS);
+        if !has_witnesses || !is_worth_it || !is_beside(&place) || self.chain.is_initial_download() {
             return;
         }
         let (mut missing, mut at) = (Vec::new(), place);

@@ -13,7 +13,7 @@ use primitives::{BlockHash, Header};
 
 use super::talk::Asking;
 use super::{Chain, HeadersRefusal, Hub, Place};
-use crate::peer::{End, PeerId, Permissions};
+use crate::peer::{ConnectionKind, End, PeerId, Permissions};
 use crate::sync::{LowWork, LowWorkError, Start};
 use crate::wire::limits::HEADERS_MAX;
 use crate::wire::{Inventory, LocatorRequest, Message, Services};
@@ -43,7 +43,7 @@ impl<C: Chain> Hub<C> {
         }
     }
 
-    fn services_of(&self, id: PeerId) -> Services {
+    pub(super) fn services_of(&self, id: PeerId) -> Services {
         let version = self.features(id).and_then(|features| features.version.as_ref());
         version.map_or(Services::NONE, |version| version.services)
     }
@@ -51,6 +51,10 @@ impl<C: Chain> Hub<C> {
     /// True for a peer that says it has blocks, all of them or the last (Core: `CanServeBlocks`).
     fn promises_blocks(&self, id: PeerId) -> bool {
         let services = self.services_of(id);
+        let kind = self.talks.get(&id).map(|talk| talk.peer.setup().kind);
+        if kind == Some(ConnectionKind::AddressFetch) {
+            return false; // it is asked for addresses and left
+        }
         services.has(Services::NETWORK) || services.has(Services::NETWORK_LIMITED)
     }
 
@@ -269,7 +273,7 @@ impl<C: Chain> Hub<C> {
         let Some(place) = self.chain.find(hash) else { return };
         let Some(talk) = self.talks.get_mut(&id) else { return };
         let before = talk.known.and_then(|known| self.chain.find(&known));
-        if before.is_none_or(|before| before.is_invalid || before.work < place.work) {
+        if before.is_none_or(|before| before.is_invalid || before.work <= place.work) {
             talk.known = Some(*hash);
             self.note_supply(id);
         }
@@ -281,7 +285,10 @@ impl<C: Chain> Hub<C> {
         let services = self.services_of(id);
         self.window.has(id.0, self.chain.common_height(&known.hash));
         let last = |count: u32| (known.height + 1).saturating_sub(count);
-        if services.has(Services::NETWORK) {
+        if !services.has(Services::WITNESS) {
+            // Its blocks would lack what their headers commit to (Core: `CanServeWitnesses`).
+            self.window.serves(id.0, u32::MAX, 0);
+        } else if services.has(Services::NETWORK) {
             self.window.serves(id.0, 0, usize::MAX);
         } else if services.has(Services::NETWORK_LIMITED) {
             self.window.serves(id.0, last(LIMITED_BLOCKS), usize::MAX);
@@ -298,9 +305,10 @@ impl<C: Chain> Hub<C> {
         let is_late = talk.asking.since().is_some_and(|since| self.now.since(&since) > ANSWER_TIME_MAX);
         let is_chosen = talk.peer.setup().kind.expects_services();
         if is_late {
-            // Who connected to us owes us none; from who we chose we want some.
-            let is_outbound = talk.peer.setup().kind.is_outbound();
-            match is_outbound && !self.has_permission(id, Permissions::NO_BAN) {
+            // Who connected to us owes us none; from who we chose we want some while we have none. Later it is enough that
+            // its chain does not stay behind.
+            let is_needed = talk.peer.setup().kind.is_outbound() && self.chain.is_initial_download();
+            match is_needed && !self.has_permission(id, Permissions::NO_BAN) {
                 true => return self.end(id, End::ClosedByUs("headers were asked for and did not come")),
                 false => self.note_answered(id),
             }

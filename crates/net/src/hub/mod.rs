@@ -18,7 +18,7 @@ mod order;
 mod report;
 mod serve;
 #[cfg(test)]
-mod stranger_tests;
+pub(crate) mod stranger_tests;
 mod talk;
 mod trickle;
 mod txs;
@@ -26,6 +26,7 @@ mod upload;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use primitives::{BlockHash, Params};
 use stdx::random::Random;
@@ -46,6 +47,9 @@ pub use upload::UploadBudget;
 
 /// Blocks whose senders are remembered until they are judged.
 const JUDGED_BLOCKS_MAX: usize = 8_192;
+
+/// Time between two looks at what is due for a peer that sends much.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// A connection that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +176,11 @@ impl<C: Chain> Hub<C> {
     /// Bytes came; none for a connection that is over.
     pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment, entropy: &mut dyn Entropy) {
         self.now = now;
+        // What is due goes out before what answers these bytes: an answer says that it did.
+        if self.talks.get(&id).is_some_and(|talk| now.since(&talk.looked_at) >= LOOK_INTERVAL_MIN) {
+            self.deal_out();
+            self.do_due(id, entropy);
+        }
         let mut events = Vec::new();
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.receive(bytes, now, entropy, &mut events);
@@ -200,18 +209,25 @@ impl<C: Chain> Hub<C> {
         self.now = now;
         self.deal_out();
         for id in self.ids() {
-            let mut events = Vec::new();
-            if let Some(talk) = self.talks.get_mut(&id) {
-                talk.peer.tick(now, entropy, &mut events);
-            }
-            self.take_events(id, events);
-            self.check_headers_time(id);
-            self.serve(id);
-            self.ask_for_txs(id);
-            self.trickle(id);
-            self.send_fee_filter(id);
+            self.do_due(id, entropy);
         }
         self.settle();
+    }
+
+    /// Does what is due for one peer (Core: `SendMessages`).
+    fn do_due(&mut self, id: PeerId, entropy: &mut dyn Entropy) {
+        let now = self.now;
+        let mut events = Vec::new();
+        if let Some(talk) = self.talks.get_mut(&id) {
+            talk.looked_at = now;
+            talk.peer.tick(now, entropy, &mut events);
+        }
+        self.take_events(id, events);
+        self.check_headers_time(id);
+        self.serve(id);
+        self.ask_for_txs(id);
+        self.trickle(id);
+        self.send_fee_filter(id);
     }
 
     /// Bytes to send to a peer; tell by [`Hub::sent`] how many went out.

@@ -11,6 +11,7 @@ use primitives::{Block, BlockHash};
 
 use super::{Chain, Hub, Place};
 use crate::peer::{End, PeerId, Permissions};
+use crate::relay::TxName;
 use crate::wire::limits::{HEADERS_MAX, INVENTORY_MAX};
 use crate::wire::{
     BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, LocatorRequest, Message, TxList,
@@ -67,6 +68,9 @@ impl<C: Chain> Hub<C> {
         loop {
             let Some(talk) = self.talks.get_mut(&id).filter(|talk| !talk.peer.is_clogged()) else { break };
             let Some(wanted) = talk.wants.pop_front() else { break };
+            if let Some(name) = TxName::of(&wanted) {
+                log::trace!(target: "net", "received getdata for: {name} peer={}", id.0);
+            }
             if wanted.kind.is_block() {
                 self.serve_block(id, wanted);
             } else if wanted.kind.is_tx() && !self.serve_tx(id, wanted) {

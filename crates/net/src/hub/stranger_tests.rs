@@ -17,26 +17,29 @@ use crate::relay::judge;
 use crate::sync::Limits;
 use crate::trials::network_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
 use crate::wire::{
-    BlockBytes, BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message, SendCompact,
+    BlockBytes, BlockTxsRequest, CompactBlock, Endpoint, Inventory, InventoryKind, LocatorRequest, Message,
+    SendCompact, Services,
 };
 
-struct Stranger {
-    id: PeerId,
-    peer: Peer,
-    heard: Vec<Message>,
+pub(crate) struct Stranger {
+    pub id: PeerId,
+    pub peer: Peer,
+    pub heard: Vec<Message>,
 }
 
-struct Stage {
-    hub: Hub<Chains>,
+pub(crate) struct Stage {
+    pub hub: Hub<Chains>,
     pool: SharedMempool,
     events: Receiver<Event>,
-    strangers: Vec<Stranger>,
-    now: Moment,
+    pub strangers: Vec<Stranger>,
+    pub now: Moment,
     random: Random,
     judges: bool,
+    /// Strangers say that they have no headers; else nothing.
+    pub answers_for_headers: bool,
 }
 
-fn wtx(tx: &Transaction) -> Inventory {
+pub(crate) fn wtx(tx: &Transaction) -> Inventory {
     Inventory { kind: InventoryKind::Wtx, hash: tx.tx().wtxid().0 }
 }
 
@@ -45,7 +48,7 @@ fn by_txid(tx: &Transaction) -> Inventory {
 }
 
 impl Stage {
-    fn new(seed: u64) -> Stage {
+    pub fn new(seed: u64) -> Stage {
         Stage::with(seed, |_| ())
     }
 
@@ -63,15 +66,25 @@ impl Stage {
         let (chain, budget) = (Chains::new(Vice::None, Work::ZERO), UploadBudget::new(None));
         let (local, limits) = (Arc::new(local), Limits::default());
         let hub = Hub::new(chain, Arc::new(params()), local, limits, budget, Box::new(pool.clone()), &mut random);
-        Stage { hub, pool, events, strangers: Vec::new(), now, random, judges: true }
+        Stage { hub, pool, events, strangers: Vec::new(), now, random, judges: true, answers_for_headers: true }
     }
 
     /// A stranger; `kind` is what the connection is to the node.
-    fn join(&mut self, kind: ConnectionKind) -> usize {
+    pub fn join(&mut self, kind: ConnectionKind) -> usize {
         self.join_with(kind, Permissions::NONE)
     }
 
-    fn join_with(&mut self, kind: ConnectionKind, permissions: Permissions) -> usize {
+    pub fn join_with(&mut self, kind: ConnectionKind, permissions: Permissions) -> usize {
+        self.join_as(kind, permissions, |_| ())
+    }
+
+    /// A stranger that is not as we are.
+    pub fn join_as(
+        &mut self,
+        kind: ConnectionKind,
+        permissions: Permissions,
+        change: impl FnOnce(&mut Local),
+    ) -> usize {
         let id = PeerId(1 + self.strangers.len() as u64);
         let setup = |kind, permissions| Setup {
             id,
@@ -82,8 +95,9 @@ impl Stage {
             encrypted: false,
         };
         let other = if kind.is_outbound() { ConnectionKind::Inbound } else { ConnectionKind::OutboundFull };
-        let local = Arc::new(Local::new(params().magic, &mut self.random));
-        let peer = Peer::new(setup(other, Permissions::NONE), local, self.now, &mut self.random);
+        let mut local = Local::new(params().magic, &mut self.random);
+        change(&mut local);
+        let peer = Peer::new(setup(other, Permissions::NONE), Arc::new(local), self.now, &mut self.random);
         self.hub.connect(setup(kind, permissions), self.now, &mut self.random);
         self.strangers.push(Stranger { id, peer, heard: Vec::new() });
         self.carry();
@@ -94,7 +108,7 @@ impl Stage {
     }
 
     /// Bytes go both ways until nobody has any; headers that are asked for there are none.
-    fn carry(&mut self) {
+    pub fn carry(&mut self) {
         loop {
             let mut silent = true;
             for stranger in &mut self.strangers {
@@ -104,7 +118,7 @@ impl Stage {
                 stranger.peer.receive(&bytes, self.now, &mut self.random, &mut events);
                 for event in events {
                     if let crate::peer::Event::Message(message) = event {
-                        if matches!(message, Message::GetHeaders(_)) {
+                        if self.answers_for_headers && matches!(message, Message::GetHeaders(_)) {
                             stranger.peer.send(&Message::Headers(Vec::new()));
                         }
                         stranger.heard.push(message);
@@ -121,12 +135,12 @@ impl Stage {
         }
     }
 
-    fn say(&mut self, who: usize, message: &Message) {
+    pub fn say(&mut self, who: usize, message: &Message) {
         self.strangers[who].peer.send(message);
         self.carry();
     }
 
-    fn announce(&mut self, who: usize, txs: &[&Transaction]) {
+    pub fn announce(&mut self, who: usize, txs: &[&Transaction]) {
         self.say(who, &Message::Inv(txs.iter().map(|tx| wtx(tx)).collect()));
     }
 
@@ -135,7 +149,7 @@ impl Stage {
     }
 
     /// Time goes by, and the threads of the node work.
-    fn pass(&mut self, seconds: f64) {
+    pub fn pass(&mut self, seconds: f64) {
         let end = self.now.after(Duration::from_secs_f64(seconds));
         while self.now < end {
             self.now = self.now.after(Duration::from_millis(250));
@@ -156,11 +170,11 @@ impl Stage {
     }
 
     /// What a stranger was asked for or told of since this was asked last.
-    fn heard<T>(&mut self, who: usize, pick: impl Fn(&Message) -> Option<T>) -> Vec<T> {
+    pub fn heard<T>(&mut self, who: usize, pick: impl Fn(&Message) -> Option<T>) -> Vec<T> {
         self.strangers[who].heard.drain(..).filter_map(|message| pick(&message)).collect()
     }
 
-    fn asked(&mut self, who: usize) -> Vec<Inventory> {
+    pub fn asked(&mut self, who: usize) -> Vec<Inventory> {
         let lists = self.heard(who, |message| match message {
             Message::GetData(list) => Some(list.clone()),
             _ => None,
@@ -176,7 +190,7 @@ impl Stage {
         lists.concat()
     }
 
-    fn is_here(&self, who: usize) -> bool {
+    pub fn is_here(&self, who: usize) -> bool {
         self.hub.peer(self.strangers[who].id).is_some()
     }
 
@@ -191,7 +205,7 @@ impl Stage {
     }
 }
 
-fn simple(number: u32) -> Transaction {
+pub(crate) fn simple(number: u32) -> Transaction {
     pay(&[coin(number)], &[COIN_SAT - 1_000])
 }
 
@@ -557,7 +571,7 @@ fn fee_filters_are_sent_to_those_who_may_send() {
     let (inbound, blocks) = (stage.join(ConnectionKind::Inbound), stage.join(ConnectionKind::BlocksOnly));
     stage.pass(1.0);
     let filter = |stage: &Stage, who: usize| stage.strangers[who].peer.features().fee_filter_sat_per_kvb;
-    assert!((100..=110).contains(&filter(&stage, inbound)), "{}", filter(&stage, inbound));
+    assert_eq!(filter(&stage, inbound), 100, "the least that is relayed, and no step above it");
     assert_eq!(filter(&stage, blocks), 0);
 }
 
@@ -622,6 +636,45 @@ fn a_block_whose_copy_was_damaged_is_asked_of_the_same_peer_when_it_tells_of_it_
     assert_eq!(stage.heard(who, asked_blocks), [[header.hash().0]]);
     stage.say(who, &Message::Block(BlockBytes::new(good).unwrap()));
     stage.try_blocks();
+    assert_eq!(crate::hub::Chain::tip(stage.hub.chain()).hash, header.hash());
+}
+
+#[test]
+fn who_has_no_witnesses_is_not_asked_for_blocks() {
+    let mut stage = Stage::new(26);
+    let old = stage.join_as(ConnectionKind::Inbound, Permissions::NONE, |local| local.services = Services::NETWORK);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (first, _) = mine(&genesis, [1, 2, 3, 4], &[]);
+    let (beside, _) = mine(&genesis, [4, 3, 2, 1], &[]);
+    for header in [first, beside] {
+        stage.say(old, &Message::Headers(vec![header]));
+        stage.pass(30.0);
+        assert!(stage.is_here(old));
+        assert_eq!(stage.heard(old, asked_blocks), Vec::<Vec<[u8; 32]>>::new());
+    }
+    let young = stage.join(ConnectionKind::Inbound);
+    stage.say(young, &Message::Headers(vec![first]));
+    assert_eq!(stage.heard(young, asked_blocks), [[first.hash().0]]);
+}
+
+#[test]
+fn a_block_that_nobody_asked_for_brings_its_header_only_where_it_is_the_header_s() {
+    let mut stage = Stage::new(25);
+    let trusted = stage.join_with(ConnectionKind::Inbound, Permissions::NO_BAN);
+    let other = stage.join(ConnectionKind::Inbound);
+    let genesis = crate::hub::Chain::tip(stage.hub.chain());
+    let (header, good) = mine(&genesis, [1, 2, 3, 4], &[]);
+    let (_, another) = mine(&genesis, [4, 3, 2, 1], &[]);
+    let mutated = [&good[..80], &another[80..]].concat();
+    let say = |stage: &mut Stage, who: usize, bytes: &[u8]| {
+        stage.say(who, &Message::Block(BlockBytes::new(bytes.to_vec()).unwrap()));
+        stage.try_blocks();
+        crate::hub::Chain::find(stage.hub.chain(), &header.hash()).is_some()
+    };
+    assert!(!say(&mut stage, trusted, &mutated) && !say(&mut stage, trusted, &good[..100]));
+    assert!(!say(&mut stage, other, &good[..100]) && stage.is_here(other), "what cannot be read is passed over");
+    assert!(!say(&mut stage, other, &mutated) && !stage.is_here(other) && stage.is_here(trusted));
+    assert!(say(&mut stage, trusted, &good));
     assert_eq!(crate::hub::Chain::tip(stage.hub.chain()).hash, header.hash());
 }
 

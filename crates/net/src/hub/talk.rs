@@ -63,6 +63,8 @@ pub(super) struct Talk {
     /// The block it sent parts of that made no block: it is asked for whole.
     pub failed: Option<BlockHash>,
     pub order: Order,
+    /// When it was looked at what is due for it.
+    pub looked_at: Moment,
     /// Since when its chain has less work than ours, and whether it was asked for headers since.
     pub behind: Option<(Moment, bool)>,
     /// Bytes of blocks it was served.
@@ -87,6 +89,7 @@ impl Talk {
             pending: None,
             failed: None,
             order: Order::default(),
+            looked_at: Moment::default(),
             behind: None,
             served_bytes: 0,
             txs: TxTalk::new(key),

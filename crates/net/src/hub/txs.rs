@@ -106,16 +106,25 @@ impl<C: Chain> Hub<C> {
         let other_kind = if features.wtxid_relay { InventoryKind::Tx } else { InventoryKind::Wtx };
         let mut seen = HashSet::new();
         let fits = |entry: &&Inventory| entry.kind.is_tx() && entry.kind != other_kind;
-        let names: Vec<TxName> =
-            inventory.iter().filter(fits).filter(|entry| seen.insert(**entry)).filter_map(TxName::of).collect();
+        // With witnesses or without, an identifier is one name.
+        let named =
+            |entry: &Inventory| TxName::of(entry).filter(|name| seen.insert(*name)).map(|name| (name, entry.kind));
+        let names: Vec<(TxName, InventoryKind)> = inventory.iter().filter(fits).filter_map(named).collect();
         if names.is_empty() {
             return;
         }
         if self.refuses_txs(id) {
+            let name = Txid(names[0].0.hash());
+            log::debug!(
+                target: "net",
+                "transaction ({name}) inv sent in violation of protocol, disconnecting peer={}", id.0
+            );
             return self.end(id, End::ClosedByUs("transaction inv sent in violation of protocol"));
         }
         let is_initial_download = self.chain.is_initial_download();
-        for name in names {
+        for (name, kind) in names {
+            let witness = if kind == InventoryKind::WitnessTx { "witness-" } else { "" };
+            log::trace!(target: "net", "got inv: {witness}{name} peer={}", id.0);
             self.note_known_tx(id, &name.hash());
             if !is_initial_download {
                 self.txs.download.announced(id, name, &*self.txs.pool, self.now.monotonic);
@@ -168,6 +177,7 @@ impl<C: Chain> Hub<C> {
         match download.received(id, &tx, &**pool) {
             Route::Drop => {
                 if self.has_permission(id, Permissions::FORCE_RELAY) && self.txs.pool.has(&TxName::Txid(txid)) {
+                    log::info!(target: "net", "Force relaying tx {txid} (wtxid={wtxid}) from peer={}", id.0);
                     self.txs.backlog.push(wtxid);
                 }
             }

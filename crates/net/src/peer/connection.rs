@@ -81,6 +81,8 @@ pub struct Peer {
     messages: Bucket,
     getaddr_came: bool,
     ended: bool,
+    /// It said something at a wrong time.
+    was_untimely: bool,
     /// Something that it sent is not dealt with yet: its pings wait for that too.
     is_busy: bool,
     statistics: Statistics,
@@ -108,6 +110,7 @@ impl Peer {
             messages: Bucket::new(MESSAGES_BURST, MESSAGES_PER_S, MESSAGES_BURST, now),
             getaddr_came: false,
             ended: false,
+            was_untimely: false,
             is_busy: false,
             statistics: Statistics::new(now),
             setup,
@@ -255,6 +258,7 @@ impl Peer {
         }
         let before = self.queue.len();
         self.transport.send(message, self.queue.tail());
+        log::trace!(target: "net", "sending {} peer={}", message.command(), self.setup.id.0);
         self.statistics.sent.count(Some(message.command()), self.queue.len() - before);
     }
 
@@ -333,17 +337,21 @@ impl Peer {
     }
 
     fn check_times(&mut self, now: Moment) -> Result<(), End> {
+        let is_fetch = self.setup.kind == ConnectionKind::AddressFetch && self.handshake.is_done();
+        if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {
+            return Err(End::AddressesFetched);
+        }
         if now.since(&self.statistics.connected) <= Duration::from_secs(self.local.handshake_timeout_s) {
             return Ok(());
         }
         let idle = |last: Option<Moment>| last.is_none_or(|last| now.since(&last) > ping::TIMEOUT);
+        let (received, sent) = (self.statistics.received.last.is_some(), self.statistics.sent.last.is_some());
+        if !received || !sent {
+            return Err(End::NoMessage { seconds: self.local.handshake_timeout_s, received, sent });
+        }
         if !self.handshake.is_done() {
             let is_encrypting = self.setup.encrypted && self.transport.kind() == TransportKind::Detecting;
             return Err(if is_encrypting { End::TransportTimeout } else { End::HandshakeTimeout });
-        }
-        let is_fetch = self.setup.kind == ConnectionKind::AddressFetch;
-        if is_fetch && now.since(&self.statistics.connected) > ADDRESS_FETCH_TIME_MAX {
-            return Err(End::AddressesFetched);
         }
         if idle(self.statistics.sent.last) {
             return Err(End::SendTimeout);
@@ -379,6 +387,7 @@ impl Peer {
                 return Ok(());
             }
         };
+        log::trace!(target: "net", "received: {command} ({} bytes) peer={}", payload.len(), self.setup.id.0);
         self.messages.charge(cost(command, payload.len()), now);
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
@@ -407,6 +416,12 @@ impl Peer {
         let own_version = || version_of(&local, setup, nonce, now);
         match self.handshake.take(&message, &local, now, own_version)? {
             Answer::Nothing => {}
+            Answer::Ignored(why) => {
+                // The first of them is worth a line; how many follow is the peer's choice.
+                if !std::mem::replace(&mut self.was_untimely, true) {
+                    log::debug!(target: "net", "{}", why.line(message.command(), self.setup.id));
+                }
+            }
             Answer::Send(answers) => {
                 answers.iter().for_each(|answer| self.put(answer));
                 if self.setup.kind.is_outbound() && self.setup.kind.relays_addresses() {

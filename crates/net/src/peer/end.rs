@@ -29,6 +29,8 @@ pub enum End {
     ServicesMissing {
         /// What it offers.
         offered: Services,
+        /// What we want.
+        wanted: Services,
     },
     /// A feature was negotiated after the handshake (BIP 155, 339, 434).
     LateNegotiation(Command),
@@ -38,6 +40,15 @@ pub enum End {
     TransportTimeout,
     /// The handshake took longer than it may.
     HandshakeTimeout,
+    /// One side has said nothing at all.
+    NoMessage {
+        /// In how many seconds.
+        seconds: u64,
+        /// It has said something.
+        received: bool,
+        /// We have.
+        sent: bool,
+    },
     /// Nothing came for too long.
     ReceiveTimeout,
     /// Nothing could be sent for too long.
@@ -98,17 +109,26 @@ impl fmt::Display for End {
             End::Wire(command, error) => write!(f, "{command}: {error}"),
             End::ObsoleteVersion { protocol } => write!(f, "using obsolete version {protocol}"),
             End::ConnectedToSelf => f.write_str("connected to self"),
-            End::ServicesMissing { offered } => write!(f, "offers services {:#x} only", offered.0),
+            End::ServicesMissing { offered, wanted } => write!(
+                f,
+                "peer does not offer the expected services ({:08x} offered, {:08x} expected)",
+                offered.0, wanted.0
+            ),
             End::LateNegotiation(command) => write!(f, "{command} received after verack"),
             End::BloomNotOffered => f.write_str("a bloom filter, which was not offered"),
             End::TransportTimeout => f.write_str("V2 handshake timeout"),
             End::HandshakeTimeout => f.write_str("version handshake timeout"),
+            End::NoMessage { seconds, received, sent } => {
+                let never_received = if *received { "" } else { ", never received from peer" };
+                let never_sent = if *sent { "" } else { ", never sent to peer" };
+                write!(f, "socket no message in first {seconds} seconds{never_received}{never_sent}")
+            }
             End::ReceiveTimeout => f.write_str("receive timeout"),
             End::SendTimeout => f.write_str("send timeout"),
             End::PingTimeout { waited } => write!(f, "ping timeout: {:.6}s", waited.as_secs_f64()),
             End::SendQueueFull => f.write_str("send queue full"),
             End::SlowReader => f.write_str("reads too slowly"),
-            End::FeelerDone => f.write_str("feeler done"),
+            End::FeelerDone => f.write_str("feeler connection completed"),
             End::AddressesFetched => f.write_str("addresses fetched"),
             End::ClosedByPeer => f.write_str("closed by peer"),
             End::ClosedByUs(reason) => f.write_str(reason),

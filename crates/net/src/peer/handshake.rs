@@ -6,7 +6,7 @@
 //! Source: Bitcoin Core, `ProcessMessage`: `VERSION`, `VERACK`, `WTXIDRELAY`, `SENDADDRV2`, `FEATURE`.
 
 use super::end::End;
-use super::kind::ConnectionKind;
+use super::kind::{ConnectionKind, PeerId};
 use super::local::{Local, PROTOCOL};
 use crate::moment::Moment;
 use crate::wire::{Command, Message, SendCompact, Version};
@@ -66,14 +66,44 @@ enum Stage {
 /// What a message meant.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: it is dealt with, or comes at a wrong time and is ignored, as Core does.
+    /// Nothing: it is dealt with.
     Nothing,
+    /// It comes at a wrong time and is ignored, as Core does.
+    Ignored(Untimely),
     /// These go back.
     Send(Vec<Message>),
     /// The handshake is done; these go back.
     Done(Vec<Message>),
     /// It is none of the handshake's messages, and the handshake is done.
     Other,
+}
+
+/// Why a message came at a wrong time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untimely {
+    /// A second version.
+    SecondVersion,
+    /// Anything before the version.
+    BeforeVersion,
+    /// A second verack.
+    SecondVerack,
+    /// What belongs behind the handshake, before the verack.
+    BeforeVerack,
+}
+
+impl Untimely {
+    /// Core's line about it.
+    pub fn line(self, command: Command, id: PeerId) -> String {
+        let id = id.0;
+        match self {
+            Untimely::SecondVersion => format!("redundant version message from peer={id}"),
+            Untimely::BeforeVersion => {
+                format!("non-version message before version handshake. Message \"{command}\" from peer={id}")
+            }
+            Untimely::SecondVerack => format!("ignoring redundant verack message from peer={id}"),
+            Untimely::BeforeVerack => format!("Unsupported message \"{command}\" prior to verack from peer={id}"),
+        }
+    }
 }
 
 /// The handshake of one connection.
@@ -104,21 +134,22 @@ impl Handshake {
         match (message, self.stage) {
             (Message::Version(version), Stage::Version) => self.take_version(version, local, now, own_version),
             // A second version is ignored, and so is everything before the first.
-            (Message::Version(_), _) | (_, Stage::Version) => Ok(Answer::Nothing),
+            (Message::Version(_), _) => Ok(Answer::Ignored(Untimely::SecondVersion)),
+            (_, Stage::Version) => Ok(Answer::Ignored(Untimely::BeforeVersion)),
             (Message::Verack, Stage::Verack) => {
                 self.stage = Stage::Done;
                 let wish = SendCompact { announce: false, version: COMPACT_VERSION };
                 let is_known = self.features.protocol >= PROTOCOL_COMPACT;
                 Ok(Answer::Done(is_known.then_some(Message::SendCompact(wish)).into_iter().collect()))
             }
-            (Message::Verack, _) => Ok(Answer::Nothing),
+            (Message::Verack, _) => Ok(Answer::Ignored(Untimely::SecondVerack)),
             (Message::WtxidRelay | Message::SendAddrV2 | Message::Feature(_), Stage::Done) => {
                 Err(End::LateNegotiation(message.command()))
             }
             // BIP 434 begins with 70017, which we do not speak: no feature may be offered to us.
             (Message::Feature(_), _) => Err(End::LateNegotiation(Command::FEATURE)),
             _ if self.take_wish(message) => Ok(Answer::Nothing),
-            (_, Stage::Verack) => Ok(Answer::Nothing),
+            (_, Stage::Verack) => Ok(Answer::Ignored(Untimely::BeforeVerack)),
             (_, Stage::Done) => Ok(Answer::Other),
         }
     }
@@ -131,7 +162,7 @@ impl Handshake {
         own_version: impl FnOnce() -> Message,
     ) -> Result<Answer, End> {
         if self.kind.expects_services() && !version.services.has(local.required) {
-            return Err(End::ServicesMissing { offered: version.services });
+            return Err(End::ServicesMissing { offered: version.services, wanted: local.required });
         }
         if version.protocol < PROTOCOL_MIN {
             return Err(End::ObsoleteVersion { protocol: version.protocol });

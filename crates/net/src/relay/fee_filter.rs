@@ -73,7 +73,8 @@ impl FeeFilter {
             self.next = Moment::default();
         }
         if now.monotonic > self.next.monotonic {
-            let rounded = steps.round(current, random).max(relayed);
+            // What is never relayed is refused anyway, and a step above it would keep good transactions away.
+            let rounded = if current <= relayed { relayed } else { steps.round(current, random).max(relayed) };
             self.next = now.after(entropy::exponential(random, INTERVAL));
             let is_new = rounded != self.told;
             self.told = rounded;

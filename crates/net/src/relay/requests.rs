@@ -9,6 +9,7 @@
 //! kept while others of its transaction are not, so that nobody is asked twice; the last of them takes all away.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use primitives::{Txid, Wtxid};
@@ -18,12 +19,22 @@ use crate::siphash::siphash;
 use crate::wire::{Inventory, InventoryKind};
 
 /// A transaction by one of its two identifiers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TxName {
     /// Whatever its witnesses.
     Txid(Txid),
     /// With these witnesses.
     Wtxid(Wtxid),
+}
+
+impl fmt::Display for TxName {
+    /// As Core's log names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TxName::Txid(txid) => write!(f, "tx {txid}"),
+            TxName::Wtxid(wtxid) => write!(f, "wtx {wtxid}"),
+        }
+    }
 }
 
 impl TxName {

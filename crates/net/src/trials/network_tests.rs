@@ -93,7 +93,7 @@ pub(crate) fn mine(parent: &Place, mark: [u8; 4], txs: &[Transaction]) -> (Heade
 /// A chain of a few vectors.
 pub(crate) struct Chains {
     vice: Vice,
-    least: Work,
+    pub(crate) least: Work,
     places: HashMap<BlockHash, Place>,
     blocks: HashMap<BlockHash, Vec<u8>>,
     refused: HashSet<BlockHash>,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use chain::Phase;
 
 use super::arguments::Flags;
-use super::run::finish;
+use super::run::{begin_log, finish};
 use crate::Failure;
 use crate::config::Config;
 use crate::running::lock::DataLock;
@@ -26,7 +26,7 @@ pub fn reindex(flags: &Flags) -> Result<ExitCode, Failure> {
     // Block files have everything, and a command that ends by itself needs no port that another program may hold.
     (config.peers, config.electrum, config.rpc) = (None, None, None);
     config.zmq.clear();
-    log::set_level(config.log_level);
+    begin_log(&config)?;
     let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
     let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;
     let unremovable = |error| Failure::Run(format!("{} cannot be removed: {error}", config.store_dir.display()));

@@ -16,12 +16,17 @@ use crate::running::stop::StopFlag;
 /// Runs until it must end.
 pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
     let (config, layers) = Config::load(flags)?;
-    log::set_level(config.log_level);
-    if let Some(path) = &config.log_file {
-        log::set_file(path).map_err(|error| Failure::Run(format!("{} cannot be written: {error}", path.display())))?;
-    }
+    begin_log(&config)?;
     let stop = StopFlag::install().map_err(|error| Failure::Run(format!("no signal handlers: {error}")))?;
     until_end(Node::start(config, &layers, stop)?)
+}
+
+/// The log as the settings want it.
+pub fn begin_log(config: &Config) -> Result<(), Failure> {
+    log::set_level(config.log_level);
+    let Some(path) = &config.log_file else { return Ok(()) };
+    let told = |error| Failure::Run(format!("{} cannot be written: {error}", path.display()));
+    log::set_file(path, config.log_messages).map_err(told)
 }
 
 /// Watches over a node until it must end.

@@ -97,6 +97,8 @@ pub struct Config {
     pub log_level: LogLevel,
     /// Where every line goes besides.
     pub log_file: Option<PathBuf>,
+    /// Messages of peers have lines there.
+    pub log_messages: bool,
     /// Time between progress lines.
     pub progress_interval: Duration,
 }
@@ -161,6 +163,7 @@ impl Config {
             zmq: zmq::resolve(layers)?,
             log_level: log_level(word(layers, "log_level")),
             log_file: path(layers, "log_file"),
+            log_messages: word(layers, "log_messages") == "on",
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),
         })
     }

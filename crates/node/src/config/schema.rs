@@ -357,6 +357,15 @@ const LAST: &[Setting] = &[
     ),
     setting(
         LOG,
+        "log_messages",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "A line in log_file for each message of a peer, too, some gigabytes a week.",
+    ),
+    setting(
+        LOG,
         "progress_interval_s",
         Kind::Whole { min: 1, max: 3_600 },
         &[],

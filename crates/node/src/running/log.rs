@@ -56,14 +56,14 @@ impl ::log::Log for FileLog {
     fn flush(&self) {}
 }
 
-/// Adds lines to this file from now on, besides.
-pub fn set_file(path: &Path) -> std::io::Result<()> {
+/// Adds lines to this file from now on, besides; with `messages`, one for each message of a peer, too.
+pub fn set_file(path: &Path, messages: bool) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let file = File::options().append(true).create(true).open(path)?;
     if FILE.set(file).is_ok() && ::log::set_logger(&FileLog).is_ok() {
-        ::log::set_max_level(::log::LevelFilter::Debug);
+        ::log::set_max_level(if messages { ::log::LevelFilter::Trace } else { ::log::LevelFilter::Debug });
     }
     Ok(())
 }

@@ -21,6 +21,9 @@ pub const ID_BYTES_MAX: usize = 128;
 /// Members of `params` we look at; no method has more than three, `server.version` tolerates more.
 pub const PARAMS_MAX: usize = 32;
 
+/// Digits of an answer to a ping: enough to look like any answer but the longest histories.
+pub const PONG_DIGITS_MAX: u64 = 65_536;
+
 /// Entries of a history or of unspent outputs read in one go: about 5 to 20 ms of a warm disk.
 pub const PAGE_ENTRIES: usize = 1000;
 

@@ -287,7 +287,7 @@ impl Machine {
                 head.open(out);
                 match (method.call)(self, &arguments, out) {
                     Err(Fault::Stale) if retries < STALE_RETRIES_MAX => {
-                        self.env.source.catch_up(retries);
+                        self.env.source.catch_up();
                         retries += 1;
                     }
                     reply => return reply,
@@ -352,8 +352,7 @@ impl Machine {
                 if let Some(method) = stream.method() {
                     self.env.metrics.methods[method].answered(stream.bytes, stream.spent);
                 }
-                self.finished(stream, out);
-                None
+                self.finished(stream, out)
             }
             Err(fault) if stream.begun() => {
                 self.env.metrics.note_fault(&format!("a long answer was cut off: {fault:?}"));
@@ -378,8 +377,9 @@ impl Machine {
         }
     }
 
-    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) {
+    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) -> Option<EndReason> {
         match stream.purpose() {
+            Purpose::Notify => return self.tell_script(stream.script(), stream.result(), out).err(),
             Purpose::History | Purpose::Mempool | Purpose::Unspent | Purpose::Status => self.after_answer(out),
             Purpose::Subscribe => {
                 if let Some(told) = self.wishes.scripts.get_mut(stream.script()) {
@@ -387,8 +387,8 @@ impl Machine {
                 }
                 self.after_answer(out);
             }
-            Purpose::Notify => self.tell_script(stream.script(), stream.result(), out),
         }
+        None
     }
 
     fn failed(&mut self, mut stream: Stream, fault: Fault, out: &mut Vec<u8>) -> Option<EndReason> {

@@ -133,10 +133,10 @@ impl Machine {
 
     /// Tries again where a reorganisation passed under the view; what does not help then ends the session.
     fn computed<T>(&self, compute: impl Fn(&Machine) -> Result<T, Fault>) -> Result<T, EndReason> {
-        for tries in 0..=STALE_RETRIES_MAX {
+        for _ in 0..=STALE_RETRIES_MAX {
             match compute(self) {
                 Ok(found) => return Ok(found),
-                Err(Fault::Stale) => self.env.source.catch_up(tries),
+                Err(Fault::Stale) => self.env.source.catch_up(),
                 Err(Fault::Answer(Error::Syncing(_))) => return Err(EndReason::Fault),
                 Err(fault @ Fault::Answer(_)) => {
                     self.env.metrics.note_fault(&fault.last_word().to_string());
@@ -166,13 +166,24 @@ impl Machine {
         Ok(())
     }
 
+    /// Before anything that a block may have brought about: a block may have come since the notice was found to be due.
+    fn tell_tip_first(&mut self, out: &mut Vec<u8>) -> Result<(), EndReason> {
+        if self.wishes.tip.is_some() { self.tell_tip(out) } else { Ok(()) }
+    }
+
     /// A script's status has been computed: tells it where it is news.
-    pub(super) fn tell_script(&mut self, script: &ScriptHash, status: Option<[u8; 32]>, out: &mut Vec<u8>) {
+    pub(super) fn tell_script(
+        &mut self,
+        script: &ScriptHash,
+        status: Option<[u8; 32]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EndReason> {
         // It may have been unsubscribed meanwhile, or told already with the answer that subscribed.
-        let Some(told) = self.wishes.scripts.get_mut(script) else { return };
+        let Some(told) = self.wishes.scripts.get_mut(script) else { return Ok(()) };
         if std::mem::replace(told, Told::of(status)) == Told::of(status) {
-            return;
+            return Ok(());
         }
+        self.tell_tip_first(out)?;
         let by_address = self.wishes.addresses.get(script);
         if by_address.is_none_or(|(_, also)| *also) {
             let by_hash = if self.version.is_some_and(|version| version >= V1_7) { BY_SCRIPT } else { BY_HASH };
@@ -187,12 +198,14 @@ impl Machine {
             answer::script_notification(self.two, BY_ADDRESS, &named, status, out);
             self.env.metrics.notifications.add(1);
         }
+        Ok(())
     }
 
     fn tell_tx(&mut self, txid: &Txid, out: &mut Vec<u8>) -> Result<(), EndReason> {
         let height = self.computed(|machine| transactions::height_of(&machine.env, txid))?;
         let Some(told) = self.wishes.txs.get_mut(txid) else { return Ok(()) };
         if told.replace(height) != Some(height) {
+            self.tell_tip_first(out)?;
             answer::open_notification(self.two, "blockchain.transaction.subscribe", out);
             answer::hash_string(&txid.0, out);
             out.push(b',');
@@ -207,6 +220,7 @@ impl Machine {
         let status = self.computed(|machine| outpoints::status_of(&machine.env, outpoint))?;
         let Some(told) = self.wishes.outpoints.get_mut(outpoint) else { return Ok(()) };
         if told.replace(status) != Some(status) {
+            self.tell_tip_first(out)?;
             answer::open_notification(self.two, "blockchain.outpoint.subscribe", out);
             answer::hash_string(&outpoint.txid.0, out);
             write!(out, ",{},", outpoint.vout).expect("writing to memory");

@@ -8,6 +8,7 @@
 use super::methods::{Reply, write};
 use crate::electrum::answer;
 use crate::electrum::error::{Error, Fault};
+use crate::electrum::limits::PONG_DIGITS_MAX;
 use crate::electrum::machine::Machine;
 use crate::electrum::params::Arguments;
 use crate::electrum::version::{self, V1_7};
@@ -36,15 +37,11 @@ pub(super) fn ping(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Res
 }
 
 /// A ping whose answer is as long as the client wishes, so that nobody can tell by its size what it is.
-pub(super) fn ping_with_data(
-    machine: &mut Machine,
-    arguments: &Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Result<Reply, Fault> {
+pub(super) fn ping_with_data(_: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     let digits = arguments.number(0, Some(0))?;
     arguments.digits_of_any_length(1)?;
-    if digits > machine.env.limits.line_bytes_max as u64 {
-        return Err(Error::InvalidParams("pong_len is above the length of a line".into()).into());
+    if digits > PONG_DIGITS_MAX {
+        return Err(Error::InvalidParams(format!("pong_len is at most {PONG_DIGITS_MAX}")).into());
     }
     out.extend_from_slice(b"{\"data\":\"");
     out.resize(out.len() + digits as usize, b'0');

@@ -154,7 +154,7 @@ impl Stream {
 
     /// Starts again from a newer view; false where that was tried often enough.
     pub fn start_again(&mut self, env: &Env) -> bool {
-        env.source.catch_up(self.retries);
+        env.source.catch_up();
         let fresh = Stream::new(self.script, self.purpose).in_member(self.member);
         let (head, retries) = (self.head.take(), self.retries + 1);
         *self = Stream { head, retries, heights: self.heights, spent: self.spent, ..fresh };

@@ -4,7 +4,7 @@
 //! Out:    one test a table.
 //! Fails:  with the row that is missing or wrong.
 
-use serve::electrum::limits::Limits;
+use serve::electrum::limits::{Limits, PONG_DIGITS_MAX};
 use serve::electrum::version::OLDEST;
 use serve::shares::ShareLimits;
 use serve::transport::frames::FRAMES_OF_MESSAGE_MAX;
@@ -69,6 +69,7 @@ fn the_page_gives_the_default_limits() {
     check(&page, "seconds for a client to take 64 KiB", limits.write_time_max.as_secs());
     check(&page, "seconds to compute one answer", limits.request_time_max.as_secs());
     check(&page, "lines in a row that are no requests", u64::from(limits.bad_lines_max));
+    check(&page, "digits of an answer to a ping", PONG_DIGITS_MAX);
 }
 
 #[test]

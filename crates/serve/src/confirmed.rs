@@ -1,31 +1,47 @@
-//! The chain's writer as a source of answers, from the first second on.
+//! The chain's writer and the mempool as a source of answers, from the first second on.
 //!
-//! In:     the network's constants; later the writer's handle, once its store is open.
-//! Out:    a [`Source`]: before that the genesis header and "not ready", afterwards the newest committed view.
+//! In:     the network's constants; later the writer's handle and what stands around the mempool, once the store is open.
+//! Out:    a [`Source`]: before that the genesis header and "not ready", afterwards the newest committed view, and the mempool
+//!         together with the view it stands on.
 //! Fails:  views with [`ViewError`].
 
 use std::sync::{Arc, OnceLock};
 
+use chain::mempool::{Mempool, SharedMempool};
+use chain::upkeep::Followed;
 use chain::{Handle, Phase};
 use primitives::hash::sha256d;
-use primitives::{Params, ScriptHash, TxNum, Txid, TxoNum};
+use primitives::{BlockHash, OutPoint, Params, ScriptHash, TxNum, Txid, TxoNum};
 
-use crate::source::{HeaderProof, HistoryEntry, Progress, Source, TxAt, UnspentEntry, View, ViewError};
+use crate::rpc::needs;
+use crate::source::{CoinAt, HeaderProof, HistoryEntry, Progress, Source, TxAt, UnspentEntry, View, ViewError};
 
 /// Answers from the writer's views.
 pub struct Confirmed {
     handle: OnceLock<Handle>,
+    waiting: OnceLock<Waiting>,
     genesis: [u8; 80],
+}
+
+/// The mempool and what stands around it.
+pub struct Waiting {
+    /// The mempool.
+    pub mempool: SharedMempool,
+    /// How far it has followed the chain.
+    pub followed: Arc<Followed>,
+    /// The way in for transactions.
+    pub pool: Arc<dyn needs::Mempool>,
 }
 
 impl Confirmed {
     /// Answers with the genesis header until [`Confirmed::open`] is called.
     pub fn new(params: &Params) -> Confirmed {
-        Confirmed { handle: OnceLock::new(), genesis: params.genesis.encode() }
+        Confirmed { handle: OnceLock::new(), waiting: OnceLock::new(), genesis: params.genesis.encode() }
     }
 
-    /// Answers from `handle` from now on; a second handle is ignored.
-    pub fn open(&self, handle: Handle) {
+    /// Answers from `handle` and the mempool from now on; a second handle is ignored.
+    pub fn open(&self, handle: Handle, waiting: Waiting) {
+        let _ = self.waiting.set(waiting);
         let _ = self.handle.set(handle);
     }
 }
@@ -45,6 +61,36 @@ impl Source for Confirmed {
         match self.handle.get() {
             Some(handle) => Arc::new(Committed(handle.view())),
             None => Arc::new(GenesisOnly(self.genesis)),
+        }
+    }
+
+    fn height_of(&self, hash: &BlockHash) -> Option<u32> {
+        Some(self.handle.get()?.header(hash)?.height)
+    }
+
+    fn still(&self, read: &mut dyn FnMut(Arc<dyn View>, Option<&Mempool>)) -> bool {
+        let Some(Waiting { mempool, followed, .. }) = self.waiting.get() else {
+            read(self.view(), None);
+            return true;
+        };
+        let still = followed.still(mempool, |view, mempool| read(Arc::new(Committed(view.clone())), Some(mempool)));
+        still.is_some()
+    }
+
+    fn followed(&self, number: u64) {
+        if let Some(waiting) = self.waiting.get() {
+            waiting.followed.wait_for(number);
+        }
+    }
+
+    fn pool(&self) -> Option<Arc<dyn needs::Mempool>> {
+        Some(self.waiting.get()?.pool.clone())
+    }
+
+    fn catch_up(&self) {
+        if let Some(waiting) = self.waiting.get() {
+            // Where it gives up the next try fails, and says so.
+            waiting.followed.wait_fresh();
         }
     }
 }
@@ -103,6 +149,29 @@ impl View for Committed {
         Ok(found.map(|tx| TxAt { height: tx.height, pos: tx.position, bytes: tx.bytes }))
     }
 
+    fn locate(&self, txid: &Txid) -> Result<Option<(u32, u32)>, ViewError> {
+        let found = told(self.0.transaction(txid))?;
+        Ok(found.map(|tx| (tx.height, tx.position)))
+    }
+
+    fn coin(&self, outpoint: &OutPoint) -> Result<Option<CoinAt>, ViewError> {
+        let found = self.0.snapshot().coin(outpoint).map_err(chain::ViewError::from);
+        let coin = |coin: primitives::Coin<'_>| CoinAt {
+            height: coin.height,
+            value_sat: coin.value_sat,
+            script: coin.script.to_vec(),
+        };
+        Ok(told(found)?.map(|found| coin(found.coin())))
+    }
+
+    fn spender(&self, outpoint: &OutPoint) -> Result<Option<(Txid, u32)>, ViewError> {
+        Ok(told(self.0.spender(outpoint))?.map(|spender| (spender.txid, spender.height)))
+    }
+
+    fn first_tx_num(&self, height: u32) -> Result<TxNum, ViewError> {
+        told(self.0.first_tx_num(height))
+    }
+
     fn txid_at(&self, height: u32, pos: u32) -> Result<Option<Txid>, ViewError> {
         told(self.0.txid_at(height, pos))
     }
@@ -146,6 +215,18 @@ impl View for GenesisOnly {
 
     fn transaction(&self, _: &Txid) -> Result<Option<TxAt>, ViewError> {
         Ok(None)
+    }
+
+    fn coin(&self, _: &OutPoint) -> Result<Option<CoinAt>, ViewError> {
+        Ok(None)
+    }
+
+    fn spender(&self, _: &OutPoint) -> Result<Option<(Txid, u32)>, ViewError> {
+        Ok(None)
+    }
+
+    fn first_tx_num(&self, _: u32) -> Result<TxNum, ViewError> {
+        Ok(0)
     }
 
     fn txid_at(&self, _: u32, _: u32) -> Result<Option<Txid>, ViewError> {

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use primitives::hash::{merkle_branch, merkle_root, sha256d};
 use primitives::script::is_unspendable;
-use primitives::{Block, OutPoint, ScriptHash, TxNum, Txid, TxoNum};
+use primitives::{Block, BlockHash, OutPoint, ScriptHash, TxNum, Txid, TxoNum};
 
-use crate::source::{Event, HeaderProof, HistoryEntry, Progress, Source, TxAt, UnspentEntry, View, ViewError};
+use crate::source::{CoinAt, Event, HeaderProof, HistoryEntry, Progress, Source, TxAt, UnspentEntry, View, ViewError};
 
 /// A chain that can grow and be cut.
 #[derive(Default)]
@@ -30,7 +30,9 @@ pub struct PlainView {
     txids: Vec<Vec<Txid>>,
     transactions: HashMap<Txid, TxAt>,
     history: HashMap<ScriptHash, BTreeMap<TxNum, (u32, Txid)>>,
-    coins: HashMap<OutPoint, (TxoNum, ScriptHash)>,
+    coins: HashMap<OutPoint, (TxoNum, CoinAt)>,
+    spenders: HashMap<OutPoint, (Txid, u32)>,
+    first_tx_nums: Vec<TxNum>,
     unspent: HashMap<ScriptHash, BTreeMap<TxoNum, UnspentEntry>>,
     next_tx: TxNum,
     next_txo: TxoNum,
@@ -44,12 +46,15 @@ impl PlainView {
         let height = self.headers.len() as u32;
         let mut touched = HashSet::new();
         let mut txids = Vec::new();
+        self.first_tx_nums.push(self.next_tx);
         for tx in block.txs() {
             let txid = tx.txid();
             let tx_num = self.next_tx;
             let mut scripts = HashSet::new();
             for input in tx.inputs() {
-                if let Some((txo_num, script)) = self.coins.remove(&input.outpoint()) {
+                if let Some((txo_num, coin)) = self.coins.remove(&input.outpoint()) {
+                    self.spenders.insert(input.outpoint(), (txid, height));
+                    let script = ScriptHash::of(&coin.script);
                     self.unspent.get_mut(&script).expect("a coin is in its script's list").remove(&txo_num);
                     scripts.insert(script);
                 }
@@ -64,7 +69,8 @@ impl PlainView {
                 let script = ScriptHash::of(output.script);
                 let vout = vout as u32;
                 let entry = UnspentEntry { height, txid, vout, value_sat: output.value_sat as u64, txo_num };
-                self.coins.insert(OutPoint { txid, vout }, (txo_num, script));
+                let coin = CoinAt { height, value_sat: output.value_sat as u64, script: output.script.to_vec() };
+                self.coins.insert(OutPoint { txid, vout }, (txo_num, coin));
                 self.unspent.entry(script).or_default().insert(txo_num, entry);
                 scripts.insert(script);
             }
@@ -141,6 +147,20 @@ impl View for PlainView {
     fn transaction(&self, txid: &Txid) -> Result<Option<TxAt>, ViewError> {
         self.check()?;
         Ok(self.transactions.get(txid).cloned())
+    }
+
+    fn coin(&self, outpoint: &OutPoint) -> Result<Option<CoinAt>, ViewError> {
+        self.check()?;
+        Ok(self.coins.get(outpoint).map(|(_, coin)| coin.clone()))
+    }
+
+    fn spender(&self, outpoint: &OutPoint) -> Result<Option<(Txid, u32)>, ViewError> {
+        self.check()?;
+        Ok(self.spenders.get(outpoint).copied())
+    }
+
+    fn first_tx_num(&self, height: u32) -> Result<TxNum, ViewError> {
+        Ok(self.first_tx_nums[height as usize])
     }
 
     fn txid_at(&self, height: u32, pos: u32) -> Result<Option<Txid>, ViewError> {
@@ -249,6 +269,11 @@ impl Source for PlainChain {
         let index_height = self.plain_view().tip_height();
         let syncing_to = *self.syncing_to.read().expect("tests do not poison it");
         Progress { index_height, headers_height: syncing_to.unwrap_or(index_height), ready: syncing_to.is_none() }
+    }
+
+    fn height_of(&self, hash: &BlockHash) -> Option<u32> {
+        let view = self.plain_view();
+        view.headers.iter().position(|header| sha256d(header) == hash.0).map(|height| height as u32)
     }
 
     fn view(&self) -> Arc<dyn View> {

@@ -1,14 +1,18 @@
-//! What the protocols read: confirmed data at one height, how far the index is, and what a new tip touched.
+//! What the protocols read: confirmed data at one height with the mempool that belongs to it, how far the index is, and what
+//! a new tip touched.
 //!
 //! In:     nothing; `chain` implements these traits, tests bring a chain in memory.
-//! Out:    [`Source`] hands out [`View`]s; [`Event`]s of `chain` tell of new tips.
+//! Out:    [`Source`] hands out [`View`]s, alone or together with the mempool; [`Event`]s of `chain` tell of new tips.
 //! Fails:  [`ViewError`], one variant a reason.
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use chain::Event;
-use primitives::{ScriptHash, TxNum, Txid, TxoNum};
+use chain::mempool::Mempool;
+use primitives::{BlockHash, OutPoint, ScriptHash, TxNum, Txid, TxoNum};
+
+use crate::rpc::needs;
 
 /// How far the index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,24 @@ pub trait Source: Send + Sync {
     fn progress(&self) -> Progress;
     /// The newest committed state.
     fn view(&self) -> Arc<dyn View>;
+    /// Height of a block by its hash, on the best chain or off it.
+    fn height_of(&self, hash: &BlockHash) -> Option<u32>;
+    /// Reads the mempool, where there is one, and the chain it stands on, both held still: short questions only. False where
+    /// the mempool did not catch up with the chain in time.
+    fn still(&self, read: &mut dyn FnMut(Arc<dyn View>, Option<&Mempool>)) -> bool {
+        read(self.view(), None);
+        true
+    }
+    /// Returns once the mempool has followed the tip that was told of with this number.
+    fn followed(&self, number: u64) {
+        let _ = number;
+    }
+    /// The way in for transactions, and estimates of fees; none before there is a mempool.
+    fn pool(&self) -> Option<Arc<dyn needs::Mempool>> {
+        None
+    }
+    /// A reorganisation passed under a view: returns when there should be a newer one.
+    fn catch_up(&self) {}
 }
 
 /// Why a view did not answer.
@@ -86,6 +108,17 @@ pub struct TxAt {
     pub bytes: Vec<u8>,
 }
 
+/// An unspent output of the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoinAt {
+    /// Height of its block.
+    pub height: u32,
+    /// Its amount.
+    pub value_sat: u64,
+    /// Its script.
+    pub script: Vec<u8>,
+}
+
 /// Siblings from a header's hash up, and the root they lead to.
 pub type HeaderProof = (Vec<[u8; 32]>, [u8; 32]);
 
@@ -109,6 +142,12 @@ pub trait View: Send + Sync {
     fn balance_sat(&self, script: &ScriptHash) -> Result<u64, ViewError>;
     /// A confirmed transaction by its identifier.
     fn transaction(&self, txid: &Txid) -> Result<Option<TxAt>, ViewError>;
+    /// An unspent output.
+    fn coin(&self, outpoint: &OutPoint) -> Result<Option<CoinAt>, ViewError>;
+    /// The confirmed transaction that spends an output, and its height.
+    fn spender(&self, outpoint: &OutPoint) -> Result<Option<(Txid, u32)>, ViewError>;
+    /// Ordinal of the first transaction of the block at a height that is not above the tip.
+    fn first_tx_num(&self, height: u32) -> Result<TxNum, ViewError>;
     /// Height and position of a confirmed transaction.
     fn locate(&self, txid: &Txid) -> Result<Option<(u32, u32)>, ViewError> {
         Ok(self.transaction(txid)?.map(|found| (found.height, found.pos)))

@@ -103,7 +103,7 @@ impl Estimates {
     pub fn learn(&mut self, event: &Event, confirmed: &mut Vec<(Txid, u32, f64)>) {
         match event {
             Event::Added { entry, estimable: true, .. } => self.watch(entry.txid, entry.height, rate_of(entry)),
-            Event::Added { .. } | Event::Offered { .. } => {}
+            Event::Added { .. } | Event::Offered { .. } | Event::Shifted { .. } => {}
             Event::Removed { entry, reason: Reason::Block, .. } => {
                 confirmed.push((entry.txid, entry.height, rate_of(entry)));
             }

@@ -9,6 +9,7 @@
 //! Transactions of disconnected blocks come back first. What spends from them here is taken out for the moment and judged
 //! again after them, so that no cluster is ever larger than policy allows. Core joins the clusters and trims them later.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use consensus::connect::COINBASE_MATURITY;
@@ -43,6 +44,8 @@ impl Mempool {
         let spent: Vec<OutPoint> = block.txs().flat_map(|tx| tx.inputs().map(|input| input.outpoint())).collect();
         self.coins.forget(spent.iter());
         let confirmed: Vec<Slot> = txids.iter().filter_map(|txid| self.slot(txid)).collect();
+        let children: BTreeSet<Slot> = confirmed.iter().flat_map(|&slot| self.node(slot).children.clone()).collect();
+        let standing = self.standing(children.into_iter());
         self.remove(&confirmed, Reason::Block);
         // What is left and spends the same outputs never will be confirmed.
         let mut losers: Vec<Slot> = spent.iter().filter_map(|outpoint| self.spender_slot(outpoint)).collect();
@@ -58,7 +61,26 @@ impl Mempool {
             self.deltas.remove(txid);
         });
         self.note_block(time_s);
+        self.tell_shifted(&standing);
         self.tell(Event::Block { height: tip.height, hash: tip.hash });
+    }
+
+    /// Transactions, and whether they have unconfirmed parents.
+    fn standing(&self, slots: impl Iterator<Item = Slot>) -> Vec<(Arc<Entry>, bool)> {
+        let of = |slot: Slot| (self.node(slot).entry.clone(), !self.node(slot).parents.is_empty());
+        slots.map(of).collect()
+    }
+
+    /// Tells of those that are still here and for which that is no longer true.
+    fn tell_shifted(&mut self, before: &[(Arc<Entry>, bool)]) {
+        for (entry, had_parents) in before {
+            let Some(slot) = self.slot(&entry.txid) else { continue };
+            let node = self.node(slot);
+            if *had_parents == node.parents.is_empty() {
+                let entry = node.entry.clone();
+                self.tell(Event::Shifted { entry });
+            }
+        }
     }
 
     /// The chain is another one, and nobody knows by which blocks: everything is judged again by `base`, but for fees
@@ -67,12 +89,14 @@ impl Mempool {
         self.base = base;
         self.coins.clear();
         let all: Vec<Slot> = self.slots().collect();
+        let standing = self.standing(all.iter().copied());
         let waiting = self.take_out(&all);
         for entry in waiting {
             self.put_back(entry);
         }
         self.limit(time_s);
         self.note_block(time_s);
+        self.tell_shifted(&standing);
         self.tell_tip();
     }
 
@@ -84,6 +108,7 @@ impl Mempool {
         // The oldest first, so that parents come before children.
         let returning: Vec<Tx<'_>> = blocks.iter().rev().flat_map(Block::txs).collect();
         let spending = returning.iter().flat_map(|tx| self.spenders_of(tx)).collect::<Vec<Slot>>();
+        let standing = self.standing(self.with_descendants(&spending).into_iter());
         let waiting = self.take_out(&spending);
         let mut room = RETURNING_BYTES_MAX;
         let how = Accept { bypass_limits: true, announce: false, ..Accept::at(time_s) };
@@ -101,6 +126,7 @@ impl Mempool {
         let invalid = self.with_descendants(&invalid);
         self.remove(&invalid, Reason::Reorg);
         self.limit(time_s);
+        self.tell_shifted(&standing);
         self.tell_tip();
     }
 

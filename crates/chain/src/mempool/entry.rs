@@ -151,6 +151,12 @@ pub enum Event {
         /// The mempool's sequence number of the change.
         sequence: u64,
     },
+    /// One that stays has lost its last unconfirmed parent to a block, or has one again after a reorganisation: the Electrum
+    /// protocol shows it at another height.
+    Shifted {
+        /// It.
+        entry: Arc<Entry>,
+    },
     /// Every change that a block makes has been told.
     Block {
         /// Its height; for a reorganisation that of the new tip.

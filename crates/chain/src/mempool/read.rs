@@ -18,6 +18,8 @@ use crate::policy::{FeeFrac, vsize};
 const SEQUENCE_FINAL_MIN: u32 = 0xffff_fffe;
 /// A bar of the fee histogram is at least so large in virtual bytes, and each next one a tenth more (ElectrumX).
 const BAR_VBYTES: u64 = 100_000;
+/// Transactions of one second that are put in order for [`Mempool::recent`]; a file read in may bring all in one.
+const RECENT_LOOKED_AT_MAX: usize = 10_000;
 
 /// Where a transaction stands among the others.
 #[derive(Clone)]
@@ -62,6 +64,11 @@ impl Mempool {
     /// The transaction of a wtxid.
     pub fn get_by_wtxid(&self, wtxid: &Wtxid) -> Option<&Arc<Entry>> {
         Some(&self.node(self.slot_of_wtxid(wtxid)?).entry)
+    }
+
+    /// True where a transaction spends from another unconfirmed one.
+    pub fn is_on_unconfirmed(&self, txid: &Txid) -> bool {
+        self.slot(txid).is_some_and(|slot| !self.node(slot).parents.is_empty())
     }
 
     /// Who spends an output, and with which input.
@@ -195,26 +202,44 @@ impl Mempool {
         self.chunks().flat_map(|(_, entries)| entries)
     }
 
-    /// The Electrum protocol's histogram: feerate in satoshi for a virtual byte and virtual bytes, falling. Each bar holds
-    /// what pays at least its feerate and less than the one before.
-    pub fn histogram(&self) -> Vec<(f64, u64)> {
-        let mut bars = Vec::new();
-        let (mut bar_vb, mut size_vb) = (BAR_VBYTES, 0);
+    /// The Electrum protocol's histogram: feerate in tenths of a satoshi for a virtual byte, and virtual bytes; falling. Each
+    /// bar holds what pays at least its feerate and less than the one before, rounded down to tenths.
+    pub fn histogram(&self) -> Vec<(u64, u64)> {
+        let mut bars: Vec<(u64, u64)> = Vec::new();
+        let mut bar_vb = BAR_VBYTES;
+        // The bar under way, and whether it is wide enough to end where the feerate changes.
+        let mut under_way: Option<(u64, u64)> = None;
         for key in &self.chunks {
-            let chunk_vb = u64::from(vsize(key.fee.size));
-            size_vb += chunk_vb;
-            if size_vb >= bar_vb {
-                let feerate = key.fee.fee_sat as f64 / chunk_vb as f64;
-                bars.push(((feerate * 100.0).floor() / 100.0, size_vb));
-                (size_vb, bar_vb) = (0, bar_vb * 11 / 10);
-            }
+            let chunk_vb = u64::from(vsize(key.fee.size)).max(1);
+            let tenths = u64::try_from(key.fee.fee_sat).unwrap_or(0).saturating_mul(10) / chunk_vb;
+            under_way = match under_way {
+                Some((feerate, size_vb)) if feerate != tenths && size_vb >= bar_vb => {
+                    bars.push((feerate, size_vb));
+                    bar_vb = bar_vb * 11 / 10;
+                    Some((tenths, chunk_vb))
+                }
+                // Rounding of sizes may put a chunk a tenth above the one before it.
+                Some((feerate, size_vb)) => Some((feerate.min(tenths), size_vb + chunk_vb)),
+                None => Some((tenths, chunk_vb)),
+            };
         }
-        if size_vb > 0
-            && let Some(last) = self.chunks.last()
-        {
-            let feerate = last.fee.fee_sat as f64 / f64::from(vsize(last.fee.size));
-            bars.push(((feerate * 100.0).floor() / 100.0, size_vb));
-        }
+        bars.extend(under_way);
         bars
+    }
+
+    /// The last transactions to come, the newest first, at most `count`.
+    pub fn recent(&self, count: usize) -> Vec<Arc<Entry>> {
+        let mut found: Vec<Arc<Entry>> = Vec::new();
+        for &(time_s, slot) in self.by_time.iter().rev() {
+            // Those of one second are in the order of their slots, which says nothing.
+            let enough = found.len() >= count && found.last().is_some_and(|last| last.time_s != time_s);
+            if enough || found.len() >= RECENT_LOOKED_AT_MAX {
+                break;
+            }
+            found.push(self.node(slot).entry.clone());
+        }
+        found.sort_by_key(|entry| std::cmp::Reverse((entry.time_s, entry.sequence)));
+        found.truncate(count);
+        found
     }
 }

@@ -76,8 +76,9 @@ impl Upkeep {
     ) -> Upkeep {
         // In this order, so that no tip falls between them: what is told twice is known by its number.
         let news = handle.subscribe_tips();
-        let followed = Arc::new(Followed::new(handle.clone(), handle.tips_told()));
+        let told = handle.tips_told();
         let view = handle.view();
+        let followed = Arc::new(Followed::new(handle.clone(), told, view.clone()));
         let tip = view.tip();
         let mempool = SharedMempool::new(Mempool::new(policy, view, engine, secret));
         handle.spare(mempool.read().scripts().clone());
@@ -113,6 +114,9 @@ impl Upkeep {
             self.take(&event);
         }
         self.keep_up_untold();
+        if !self.followed.is_settled() {
+            self.settle(); // the chain may have come back to a tip that was told of before
+        }
         self.learn();
     }
 
@@ -122,12 +126,22 @@ impl Upkeep {
             return; // it is what the mempool began with
         }
         let tip = Tip { height: *height, hash: Header::decode(header).hash() };
+        self.followed.unsettle();
         if tip != self.tip && !(self.is_whole(tip, connected, disconnected) && self.tell(connected, disconnected)) {
             self.mempool.write().chain_moved(self.handle.view(), self.clock.unix_s());
         }
         self.tip = tip;
         self.learn();
+        self.settle();
         self.followed.reach(*number);
+    }
+
+    /// Says that chain and mempool agree, unless the chain has moved on: then the next event is on its way.
+    fn settle(&self) {
+        let view = self.handle.view();
+        if view.tip() == self.tip {
+            self.followed.settle(view);
+        }
     }
 
     /// True where the event leads from the last tip to this one without a gap.
@@ -187,7 +201,9 @@ impl Upkeep {
             return;
         }
         self.tip = view.tip();
-        self.mempool.write().chain_moved(view, self.clock.unix_s());
+        self.followed.unsettle();
+        self.mempool.write().chain_moved(view.clone(), self.clock.unix_s());
+        self.followed.settle(view);
     }
 
     /// Lets the estimates learn from what has changed since the last time.

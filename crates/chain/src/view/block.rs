@@ -52,7 +52,7 @@ impl View {
     }
 
     /// The merkle tree of a block, remembered or computed; none above the tip.
-    fn merkle_tree(&self, height: u32) -> Result<Option<Arc<MerkleTree>>, ViewError> {
+    pub(super) fn merkle_tree(&self, height: u32) -> Result<Option<Arc<MerkleTree>>, ViewError> {
         let Some(header) = self.header(height)? else { return Ok(None) };
         // The root names the transactions, on whatever branch: nothing has to be forgotten at a reorganisation.
         let root = Header::decode(&header).merkle_root;

@@ -201,6 +201,11 @@ impl View {
         self.tag_key
     }
 
+    /// False once a reorganisation has cut what it stands on.
+    pub fn is_fresh(&self) -> bool {
+        !matches!(self.header(self.tip().height), Err(ViewError::Stale))
+    }
+
     /// The header at `height`; none above the tip.
     pub fn header(&self, height: u32) -> Result<Option<[u8; 80]>, ViewError> {
         Ok(self.snapshot.header(height)?)

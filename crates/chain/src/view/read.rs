@@ -18,6 +18,9 @@ use super::{GENESIS_POSITION, TxAt, View, ViewError};
 const GAP_BYTES_MAX: u32 = 8 * 1024;
 /// Bytes of one read, unless one transaction is longer.
 const READ_BYTES_MAX: u32 = 256 * 1024;
+/// Blocks at the tip whose identifiers are taken from their merkle trees, made once and remembered: when a block comes,
+/// thousands of scripts are asked about at once, and a transaction that pays many of them would be read for each.
+const RECENT_BLOCKS: u32 = 2;
 /// Bytes held while identifiers are computed, unless one read is longer.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
@@ -65,6 +68,21 @@ impl View {
 
     /// Identifiers of the transactions at `places`, which rise, in order.
     pub(super) fn txids_at(&self, places: &[TxPlace]) -> Result<Vec<Txid>, ViewError> {
+        let recent = self.tip().height.saturating_sub(RECENT_BLOCKS - 1);
+        let (old, new) = places.split_at(places.partition_point(|place| place.height < recent));
+        let mut txids = self.txids_read(old)?;
+        for of_block in new.chunk_by(|a, b| a.height == b.height) {
+            let gone = || gone(&of_block[0]);
+            let tree = self.merkle_tree(of_block[0].height)?.ok_or_else(gone)?;
+            for place in of_block {
+                txids.push(Txid(*tree.leaves().get(place.position() as usize).ok_or_else(gone)?));
+            }
+        }
+        Ok(txids)
+    }
+
+    /// The same out of the block files.
+    fn txids_read(&self, places: &[TxPlace]) -> Result<Vec<Txid>, ViewError> {
         let mut txids = Vec::with_capacity(places.len());
         // Reads not hashed yet: bytes, their offset in the block, and how many of the places they hold.
         let mut held: Vec<(Vec<u8>, u32, usize)> = Vec::new();

@@ -194,6 +194,7 @@ fn subscribers_hear_every_change_in_order() {
             Event::Removed { reason, sequence, .. } => (reason.name().to_owned(), sequence),
             Event::Block { height, .. } => ("block".to_owned(), u64::from(height)),
             Event::Offered { .. } => ("offered".to_owned(), 0),
+            Event::Shifted { .. } => ("shifted".to_owned(), 0),
         })
         .collect();
     let want = [("added true", 1), ("replaced", 2), ("added true", 3), ("offered", 0), ("block", 4), ("block", 1_001)];

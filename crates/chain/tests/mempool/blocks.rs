@@ -4,6 +4,9 @@
 //! Out:    who is left.
 //! Fails:  with the row.
 
+use std::sync::mpsc::Receiver;
+
+use chain::mempool::Event;
 use chain::policy::Policy;
 use primitives::{ScriptHash, Transaction};
 
@@ -46,8 +49,74 @@ fn a_disconnected_block_comes_back_under_its_children() {
     }
     assert_eq!(world.pool.details(&grandchild.tx().txid()).unwrap().ancestors.0, 4);
     assert_eq!(world.pool.get(&parent.tx().txid()).unwrap().sequence, 0);
-    // Two came back; of the two that stayed nobody is told anything.
-    assert_eq!(events.try_iter().count(), 3);
+    // Two came back; of the two that stayed one has an unconfirmed parent again, and had none before.
+    let (mut others, mut shifted) = (0, Vec::new());
+    for event in events.try_iter() {
+        match event {
+            Event::Shifted { entry } => shifted.push(entry.txid),
+            _ => others += 1,
+        }
+    }
+    assert_eq!((others, shifted), (3, vec![child.tx().txid()]));
+}
+
+#[test]
+fn who_loses_the_last_unconfirmed_parent_is_told_of_before_the_block() {
+    let mut world = World::new(Policy::default());
+    let [a, b] = world.coins(1_000_000);
+    let first = Draft::new(&[a], &[990_000]).tx();
+    let second = Draft::new(&[b], &[490_000, 490_000]).tx();
+    let both = Draft::new(&[out(&first, 0), out(&second, 0)], &[1_400_000]).tx();
+    let one = Draft::new(&[out(&second, 1)], &[400_000]).tx();
+    let heir = Draft::new(&[out(&one, 0)], &[300_000]).tx();
+    for tx in [&first, &second, &both, &one, &heir] {
+        world.must(tx);
+    }
+    let events = world.pool.subscribe();
+    #[track_caller]
+    fn check(events: &Receiver<Event>, want: &[&Transaction]) {
+        let shifted = events.try_iter().take_while(|event| !matches!(event, Event::Block { .. }));
+        let shifted = shifted.filter_map(|event| match event {
+            Event::Shifted { entry } => Some(entry.txid),
+            _ => None,
+        });
+        assert_eq!(shifted.collect::<Vec<_>>(), want.iter().map(|tx| tx.tx().txid()).collect::<Vec<_>>());
+    }
+    // One parent of two is left to the first child, none to the second; its own child is not concerned.
+    let (block, before) = world.mine(std::slice::from_ref(&second));
+    check(&events, &[&one]);
+    assert!(world.pool.is_on_unconfirmed(&both.tx().txid()) && !world.pool.is_on_unconfirmed(&one.tx().txid()));
+    world.disconnect(&[block], before);
+    check(&events, &[&one]);
+    assert!(world.pool.is_on_unconfirmed(&one.tx().txid()));
+    world.mine(&[first, second]);
+    let shifted = events.try_iter().filter(|event| matches!(event, Event::Shifted { .. })).count();
+    assert_eq!(shifted, 2);
+}
+
+#[test]
+fn the_histogram_has_tenths_of_a_satoshi_and_recent_ones_come_newest_first() {
+    let mut world = World::new(Policy::default());
+    let coins = world.coins::<12>(100_000_000);
+    let mut txs = Vec::new();
+    for (at, coin) in coins.into_iter().enumerate() {
+        // 45,000 vB each: three make a bar. Rates of about 1.0, 1.0, 1.1, 1.1, ... satoshi.
+        let mut draft = Draft::new(&[coin], &[100_000_000]).padded(45_000);
+        let size_vb = draft.tx().tx().weight().div_ceil(4) as i64;
+        draft.outputs[0].0 -= size_vb * (10 + at as i64 / 2) / 10 + 1;
+        let tx = draft.tx();
+        world.must(&tx);
+        txs.push(tx);
+    }
+    let histogram = world.pool.histogram();
+    assert_eq!(histogram.iter().map(|bar| bar.1).sum::<u64>(), world.pool.size_vb());
+    let rates: Vec<u64> = histogram.iter().map(|bar| bar.0).collect();
+    assert!(rates.is_sorted_by(|a, b| a > b) && rates.first().is_some_and(|rate| *rate <= 15), "{histogram:?}");
+    assert_eq!(rates.last(), Some(&10), "the last bar says what the least of it pays: {histogram:?}");
+    assert!(histogram[..histogram.len() - 1].iter().all(|bar| bar.1 >= 100_000), "{histogram:?}");
+    let recent: Vec<_> = world.pool.recent(3).iter().map(|entry| entry.txid).collect();
+    assert_eq!(recent, [11, 10, 9].map(|at: usize| txs[at].tx().txid()));
+    assert_eq!(world.pool.recent(100).len(), 12);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use chain::mempool::SharedMempool;
 use chain::policy::Policy;
-use chain::upkeep::{MempoolFile, Upkeep};
+use chain::upkeep::{Followed, MempoolFile, Upkeep};
 use chain::{Chain, Handle, Options};
 use primitives::hash::BlockHash;
 use primitives::{Block, Network as Net, Params};
@@ -258,6 +258,9 @@ pub struct World {
     /// From the genesis block on.
     pub blocks: Vec<Block>,
     pub mempool: SharedMempool,
+    /// For whoever reads chain and mempool as of one moment.
+    #[allow(dead_code)] // not every binary with this world does
+    pub followed: Arc<Followed>,
     threads: Vec<JoinHandle<()>>,
     folder: Folder,
 }
@@ -326,7 +329,7 @@ impl World {
             mining: MiningLimits::default(),
             host: host.clone(),
         };
-        let (mempool, stopping) = (pool.mempool.clone(), handle.clone());
+        let (mempool, followed, stopping) = (pool.mempool.clone(), pool.followed.clone(), handle.clone());
         let _ = env.mempool.set(Arc::new(pool));
         let follow = move || {
             while !stopping.stopping() {
@@ -337,7 +340,7 @@ impl World {
         let _ = env.network.set(Arc::new(TestPeers::default()));
         let _ = env.blocks.set(Arc::new(Door::new(handle.clone(), host.clone())));
         let _ = env.chain.set(handle.clone());
-        World { env, host, handle, blocks, mempool, threads: vec![writer, follower], folder }
+        World { env, host, handle, blocks, mempool, followed, threads: vec![writer, follower], folder }
     }
 
     /// The folder of everything this world keeps.

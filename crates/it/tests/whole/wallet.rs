@@ -69,7 +69,9 @@ fn library(address: &str, world: &World) {
     let tip = client.block_headers_subscribe().unwrap();
     assert_eq!((tip.height as u32, tip.header.block_hash().to_byte_array()), (book.height(), book.tip().0));
     assert_eq!(client.block_headers(1, 20).unwrap().headers.len(), 20);
-    assert!(client.relay_fee().unwrap() > 0.0);
+    // It speaks 1.6, where this took the place of `relayfee`.
+    let floors = client.mempool_get_info().unwrap();
+    assert!(floors.minrelaytxfee > 0.0 && floors.mempoolminfee >= floors.minrelaytxfee);
     assert_eq!(client.estimate_fee(6, None).unwrap(), -1.0);
 
     // Two scripts a block; their histories, coins, transactions and proofs.

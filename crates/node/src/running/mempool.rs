@@ -19,6 +19,8 @@ use chain::estimates::Estimates;
 use chain::mempool::SharedMempool;
 use chain::upkeep::{Followed, Loaded, MempoolFile, Restore, RestoreWish, SharedEstimates, Upkeep, replace};
 use chain::{Handle, Phase};
+use serve::pool::{MiningLimits, Pool};
+use serve::rpc::needs::Host;
 use sigs::Engine;
 use stdx::clock::Clock;
 use stdx::disk::{Disk, SystemDisk};
@@ -102,19 +104,16 @@ impl Unconfirmed {
         &self.mempool
     }
 
-    /// What was learnt about fees.
-    pub fn estimates(&self) -> &SharedEstimates {
-        &self.estimates
-    }
-
-    /// How far the mempool has followed the writer.
-    pub fn followed(&self) -> &Arc<Followed> {
-        &self.followed
-    }
-
-    /// The mempool's file.
-    pub fn file(&self) -> &Arc<MempoolFile> {
-        &self.file
+    /// All of it, as servers ask for it.
+    pub fn pool(&self, mining: MiningLimits, host: Arc<dyn Host>) -> Arc<Pool> {
+        Arc::new(Pool {
+            mempool: self.mempool.clone(),
+            estimates: self.estimates.clone(),
+            followed: self.followed.clone(),
+            file: self.file.clone(),
+            mining,
+            host,
+        })
     }
 
     /// Ends the thread, which saves both files, or leaves them as they were where that takes longer than until `deadline`.

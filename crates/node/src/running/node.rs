@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use chain::mempool::SharedMempool;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
+use serve::rpc::needs::Host;
+use serve::transport::listen::Place;
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -26,7 +28,7 @@ use super::mempool::Unconfirmed;
 use super::network::Peers;
 use super::progress::bytes_text;
 use super::report::Reporter;
-use super::rpc::Rpc;
+use super::rpc::{Rpc, host};
 use super::socket::StatusSocket;
 use super::stop::StopFlag;
 use super::{log, os};
@@ -54,6 +56,7 @@ pub enum End {
 pub struct Node {
     electrum: Option<Electrum>,
     rpc: Option<Rpc>,
+    host: Arc<dyn Host>,
     zmq: Option<Zmq>,
     peers: Option<Peers>,
     mempool: Option<Unconfirmed>,
@@ -85,7 +88,7 @@ impl Node {
         let disk = Arc::new(SystemDisk::default());
         let reporter = Reporter::new(&config, disk.clone(), engine.clone());
         let answer = reporter.clone();
-        let socket = StatusSocket::start(&config.chain_dir, move || answer.json().to_string())
+        let socket = StatusSocket::start(&config.chain_dir, move |asked| answer.answer(asked).to_string())
             .map_err(|error| Failure::Run(format!("the status socket cannot be made: {error}")))?;
         log::info(
             "node",
@@ -103,9 +106,10 @@ impl Node {
                 ("open_files_max", &files_max.unwrap_or(0)),
             ],
         );
-        let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
+        let electrum = config.electrum.clone().map(|electrum| serve(electrum, &config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
-        let rpc = Rpc::start(&config, &reporter, &stop, &clock).map_err(Failure::Run)?;
+        let host = host(&config, &reporter, &stop, &clock);
+        let rpc = Rpc::start(&config, &host).map_err(Failure::Run)?;
         let zmq = Zmq::start(&config.zmq).map_err(Failure::Run)?;
         if let (Some(rpc), Some(zmq)) = (&rpc, &zmq) {
             rpc.publishes(zmq.notifiers());
@@ -123,6 +127,7 @@ impl Node {
         Ok(Node {
             electrum,
             rpc,
+            host,
             zmq,
             peers: None,
             mempool: None,
@@ -174,11 +179,12 @@ impl Node {
         let (settings, folder) = (&self.config.mempool, &self.config.chain_dir);
         let mempool = Unconfirmed::start(settings, folder, handle, self.engine.clone(), self.clock.clone())?;
         self.reporter.holding(mempool.mempool().clone(), self.clock.clone());
+        let pool = mempool.pool(settings.mining, self.host.clone());
         if let Some(rpc) = &self.rpc {
-            rpc.open(handle, &mempool, settings.mining);
+            rpc.open(handle, &pool);
         }
         if let Some(electrum) = &mut self.electrum {
-            electrum.open(handle)?;
+            electrum.open(handle, &pool)?;
         }
         let shared = mempool.mempool().clone();
         if let Some(zmq) = &mut self.zmq {
@@ -324,14 +330,22 @@ impl Node {
     }
 }
 
-fn serve(config: serve::electrum::Config, reporter: &Reporter) -> Result<Electrum, Failure> {
-    let electrum = Electrum::start(config).map_err(Failure::Run)?;
-    let address = electrum.address();
-    log::info("electrum", "listening", &[("address", &address)]);
-    if !address.ip().is_loopback() {
-        log::warn("electrum", "not loopback: plain TCP without passwords", &[("address", &address)]);
+fn serve(electrum: serve::electrum::Config, config: &Config, reporter: &Reporter) -> Result<Electrum, Failure> {
+    let electrum = Electrum::start(electrum, config.electrum_onion.clone()).map_err(Failure::Run)?;
+    for door in electrum.doors() {
+        log::info("electrum", "listening", &[("address", &door.place), ("transport", &door.name())]);
+        if let Place::Tcp(address) = door.place
+            && !address.ip().is_loopback()
+            && !door.has_tls
+        {
+            log::warn(
+                "electrum",
+                "not loopback and without TLS",
+                &[("address", &address), ("transport", &door.name())],
+            );
+        }
     }
-    reporter.listening(address.to_string(), electrum.sessions());
+    reporter.serving(electrum.env().clone(), electrum.listening(), config.datadir.join(FILE_NAME));
     Ok(electrum)
 }
 

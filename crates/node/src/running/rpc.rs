@@ -14,7 +14,7 @@ use std::sync::Arc;
 use chain::Handle;
 use primitives::network::Network as Chain;
 use serve::door::Door;
-use serve::pool::{MiningLimits, Pool};
+use serve::pool::Pool;
 use serve::rpc::auth::COOKIE_USER;
 use serve::rpc::env::Env;
 use serve::rpc::needs::{Host, Network};
@@ -25,7 +25,6 @@ use stdx::hex;
 
 use super::clock::NodeClock;
 use super::log;
-use super::mempool::Unconfirmed;
 use super::report::Reporter;
 use super::stop::StopFlag;
 use crate::config::Config;
@@ -48,14 +47,21 @@ struct NodeHost {
     log_file: String,
 }
 
+/// The process as servers see it.
+pub fn host(config: &Config, reporter: &Reporter, stop: &StopFlag, clock: &Arc<NodeClock>) -> Arc<dyn Host> {
+    Arc::new(NodeHost {
+        reporter: reporter.clone(),
+        stop: stop.clone(),
+        clock: clock.clone(),
+        network: config.network,
+        blocks_from: config.blocks_from.clone(),
+        log_file: config.log_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+    })
+}
+
 impl Rpc {
     /// Binds and answers what can be answered before the store is open. `None` where the settings say so.
-    pub fn start(
-        config: &Config,
-        reporter: &Reporter,
-        stop: &StopFlag,
-        clock: &Arc<NodeClock>,
-    ) -> Result<Option<Rpc>, String> {
+    pub fn start(config: &Config, host: &Arc<dyn Host>) -> Result<Option<Rpc>, String> {
         let Some(settings) = &config.rpc else { return Ok(None) };
         let mut users = settings.users.clone();
         let cookie_file = if settings.user.is_empty() {
@@ -68,15 +74,7 @@ impl Rpc {
             users.add_plain(&settings.user, &settings.password, &random());
             None
         };
-        let host = Arc::new(NodeHost {
-            reporter: reporter.clone(),
-            stop: stop.clone(),
-            clock: clock.clone(),
-            network: config.network,
-            blocks_from: config.blocks_from.clone(),
-            log_file: config.log_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
-        });
-        let env = Arc::new(Env::new(config.params.clone(), host));
+        let env = Arc::new(Env::new(config.params.clone(), host.clone()));
         let server = start(server_config(settings, users), env.clone())
             .map_err(|error| format!("JSON-RPC cannot listen on {} (setting rpc_listen): {error}", settings.listen))?;
         let address = server.local_address();
@@ -87,19 +85,10 @@ impl Rpc {
         Ok(Some(Rpc { server: Some(server), env, cookie_file }))
     }
 
-    /// Answers from the writer's views from now on.
-    pub fn open(&self, handle: &Handle, unconfirmed: &Unconfirmed, mining: MiningLimits) {
-        let host = self.env.host.clone();
-        let pool = Pool {
-            mempool: unconfirmed.mempool().clone(),
-            estimates: unconfirmed.estimates().clone(),
-            followed: unconfirmed.followed().clone(),
-            file: unconfirmed.file().clone(),
-            mining,
-            host: host.clone(),
-        };
-        let _ = self.env.mempool.set(Arc::new(pool));
-        let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), host)));
+    /// Answers from the writer's views and the mempool from now on.
+    pub fn open(&self, handle: &Handle, pool: &Arc<Pool>) {
+        let _ = self.env.mempool.set(pool.clone());
+        let _ = self.env.blocks.set(Arc::new(Door::new(handle.clone(), self.env.host.clone())));
         let _ = self.env.chain.set(handle.clone());
     }
 

@@ -13,10 +13,14 @@ use crate::json::Json;
 use crate::rpc::call::{Call, transaction_of};
 use crate::rpc::error::{Outcome, RpcError, code};
 use crate::rpc::method::{Arg, Kind, Method};
-use crate::rpc::needs::{Tried, TriedTogether};
+use crate::rpc::needs::{Mempool, Tried, TriedTogether};
 
 /// Transactions that are tried together (Core: `MAX_PACKAGE_COUNT`).
-const PACKAGE_MAX: usize = 25;
+pub(crate) const PACKAGE_MAX: usize = 25;
+/// Highest rate of those who name none, in satoshi for 1,000 virtual bytes (Core: `DEFAULT_MAX_RAW_TX_FEE_RATE`).
+pub(crate) const RATE_SAT_PER_KVB_MAX: i64 = 10_000_000;
+/// Most that an output nobody can spend may hold, for those who name no amount (Core: `DEFAULT_MAX_BURN_AMOUNT`).
+pub(crate) const BURN_SAT_MAX: i64 = 0;
 /// Rates at or above one bitcoin are mistakes (Core: `ParseFeeRate`).
 const COIN_SAT: i64 = 100_000_000;
 
@@ -31,7 +35,7 @@ fn rate_max(call: &Call<'_>, index: usize) -> Result<Option<i64>, RpcError> {
 }
 
 /// The fee that a rate makes of a size, rounded up (Core: `CFeeRate::GetFee`).
-fn fee_of(rate_sat_per_kvb: i64, size_vb: u64) -> i64 {
+pub(crate) fn fee_of(rate_sat_per_kvb: i64, size_vb: u64) -> i64 {
     (rate_sat_per_kvb.saturating_mul(size_vb as i64)).div_euclid(1000)
         + i64::from(rate_sat_per_kvb.saturating_mul(size_vb as i64).rem_euclid(1000) > 0)
 }
@@ -47,25 +51,41 @@ fn check_burn(transaction: &Transaction, burn_sat_max: i64) -> Result<(), RpcErr
     if burnt { Err(RpcError::new(code::VERIFY_ERROR, told)) } else { Ok(()) }
 }
 
-fn send(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
-    let burn_sat_max = call.amount_sat(2)?;
-    let transaction = call.transaction(0, "TX decode failed. Make sure the tx has at least one input.")?;
-    check_burn(&transaction, burn_sat_max)?;
-    let rate = rate_max(call, 1)?;
-    let (tx, mempool, view) = (transaction.tx(), call.mempool()?, call.view()?);
+/// Takes a transaction into the mempool and announces it. `is_coin` says whether the chain holds an output unspent.
+pub(crate) fn offer(
+    transaction: &Transaction,
+    burn_sat_max: i64,
+    rate_sat_per_kvb_max: Option<i64>,
+    mempool: &dyn Mempool,
+    is_coin: &dyn Fn(&OutPoint) -> Result<bool, String>,
+) -> Result<Txid, RpcError> {
+    check_burn(transaction, burn_sat_max)?;
+    let tx = transaction.tx();
     let txid = tx.txid();
     if mempool.entry(&txid).is_none() {
         for vout in 0..tx.output_count() as u32 {
-            let coin = view.snapshot().coin(&OutPoint { txid, vout }).map_err(chain::ViewError::from)?;
-            if coin.is_some() {
+            if is_coin(&OutPoint { txid, vout }).map_err(RpcError::internal)? {
                 let told = "Transaction outputs already in utxo set";
                 return Err(RpcError::new(code::VERIFY_ALREADY_IN_UTXO_SET, told));
             }
         }
     }
     let size_vb = tx.weight().div_ceil(4) as u64;
-    mempool.submit(tx.raw(), rate.map(|rate| fee_of(rate, size_vb)))?;
-    json.hash(&txid.0);
+    mempool.submit(tx.raw(), rate_sat_per_kvb_max.map(|rate| fee_of(rate, size_vb)))?;
+    Ok(txid)
+}
+
+fn send(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let burn_sat_max = call.amount_sat(2)?;
+    let transaction = call.transaction(0, "TX decode failed. Make sure the tx has at least one input.")?;
+    check_burn(&transaction, burn_sat_max)?;
+    let rate = rate_max(call, 1)?;
+    let (mempool, view) = (call.mempool()?, call.view()?);
+    let is_coin = |outpoint: &OutPoint| match view.snapshot().coin(outpoint) {
+        Ok(coin) => Ok(coin.is_some()),
+        Err(error) => Err(chain::ViewError::from(error).to_string()),
+    };
+    json.hash(&offer(&transaction, burn_sat_max, rate, mempool, &is_coin)?.0);
     Ok(())
 }
 
@@ -167,15 +187,43 @@ fn is_child_with_parents(transactions: &[Transaction]) -> bool {
     all_spent && apart
 }
 
-fn submit_package(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
-    let (rate, burn_sat_max) = (rate_max(call, 1)?, call.amount_sat(2)?);
-    let transactions = package(call, Some(burn_sat_max))?;
-    if transactions.len() > 1 && !is_child_with_parents(&transactions) {
+/// Takes a child together with its parents.
+pub(crate) fn offer_package(
+    transactions: &[Transaction],
+    burn_sat_max: i64,
+    rate_sat_per_kvb_max: Option<i64>,
+    mempool: &dyn Mempool,
+) -> Result<TriedTogether, RpcError> {
+    transactions.iter().try_for_each(|transaction| check_burn(transaction, burn_sat_max))?;
+    if transactions.len() > 1 && !is_child_with_parents(transactions) {
         let told = "package topology disallowed. not child-with-parents or parents depend on each other.";
         return Err(RpcError::new(code::VERIFY_ERROR, told));
     }
     let bytes: Vec<Vec<u8>> = transactions.iter().map(|transaction| transaction.tx().raw().to_vec()).collect();
-    let TriedTogether { package_error, each } = call.mempool()?.submit_package(&bytes, rate);
+    Ok(mempool.submit_package(&bytes, rate_sat_per_kvb_max))
+}
+
+/// Why one transaction of a package was not taken.
+pub(crate) fn error_of(tried: Option<&Tried>) -> Option<&str> {
+    match tried {
+        None | Some(Tried::Unjudged) => Some("package-not-validated"),
+        Some(Tried::MissingInputs) => Some("bad-txns-inputs-missingorspent"),
+        Some(Tried::Rejected { details, .. }) => Some(details),
+        Some(Tried::OtherWitness { .. } | Tried::Known { .. } | Tried::Accepted { .. }) => None,
+    }
+}
+
+fn submit_package(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let (rate, burn_sat_max) = (rate_max(call, 1)?, call.amount_sat(2)?);
+    let transactions = package(call, Some(burn_sat_max))?;
+    let together = offer_package(&transactions, burn_sat_max, rate, call.mempool()?)?;
+    write_package(&transactions, &together, json);
+    Ok(())
+}
+
+/// Writes what became of a package.
+pub(crate) fn write_package(transactions: &[Transaction], together: &TriedTogether, json: &mut Json<'_>) {
+    let TriedTogether { package_error, each } = together;
     let mut replaced: Vec<Txid> = Vec::new();
     json.begin_object();
     json.key("package_msg").text(package_error.as_deref().unwrap_or("success"));
@@ -184,11 +232,12 @@ fn submit_package(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
         let tx = transaction.tx();
         json.key_of(&tx.wtxid().to_string()).begin_object();
         json.key("txid").hash(&tx.txid().0);
+        if let Some(error) = error_of(each.get(index)) {
+            json.key("error").text(error);
+        }
         match each.get(index) {
-            None | Some(Tried::Unjudged) => json.key("error").text("package-not-validated"),
+            None | Some(Tried::Unjudged | Tried::MissingInputs | Tried::Rejected { .. }) => {}
             Some(Tried::OtherWitness { wtxid }) => json.key("other-wtxid").hash(&wtxid.0),
-            Some(Tried::MissingInputs) => json.key("error").text("bad-txns-inputs-missingorspent"),
-            Some(Tried::Rejected { details, .. }) => json.key("error").text(details),
             Some(Tried::Known { size_vb, fee_sat }) => {
                 write_sizes(*size_vb, tx.weight(), json);
                 write_fees(*fee_sat, None, json);
@@ -206,7 +255,6 @@ fn submit_package(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     replaced.dedup();
     write_txids("replaced-transactions", &replaced, json);
     json.end_object();
-    Ok(())
 }
 
 const MAX_RATE: Arg = Arg::default(

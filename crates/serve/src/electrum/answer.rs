@@ -7,9 +7,10 @@
 
 use std::io::Write as _;
 
-use primitives::{ScriptHash, Txid};
+use primitives::Txid;
 
 use super::error::Error;
+use crate::wallet::moment::Shown;
 
 /// Which request an answer is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,12 +117,19 @@ pub fn history_entry(height: u32, txid: &Txid, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// One unspent output.
-pub fn unspent_entry(entry: &crate::source::UnspentEntry, out: &mut Vec<u8>) {
-    let (height, vout, value_sat) = (entry.height, entry.vout, entry.value_sat);
+/// One unconfirmed entry of a history.
+pub fn unconfirmed_entry(shown: &Shown, out: &mut Vec<u8>) {
+    let Shown { txid, height, fee_sat } = shown;
+    write!(out, "{{\"fee\":{fee_sat},\"height\":{height},\"tx_hash\":").expect("writing to memory");
+    hash_string(&txid.0, out);
+    out.push(b'}');
+}
+
+/// One unspent output; height 0 stands for the mempool.
+pub fn unspent_entry(height: u32, txid: &Txid, vout: u32, value_sat: u64, out: &mut Vec<u8>) {
     write!(out, "{{\"height\":{height},\"tx_pos\":{vout},\"value\":{value_sat},\"tx_hash\":")
         .expect("writing to memory");
-    hash_string(&entry.txid.0, out);
+    hash_string(&txid.0, out);
     out.push(b'}');
 }
 
@@ -133,10 +141,10 @@ pub fn status(status: Option<[u8; 32]>, out: &mut Vec<u8>) {
     }
 }
 
-/// A whole notification of a script's status.
-pub fn script_notification(two: bool, script: &ScriptHash, changed: Option<[u8; 32]>, out: &mut Vec<u8>) {
-    open_notification(two, "blockchain.scripthash.subscribe", out);
-    hash_string(&script.0, out);
+/// A whole notification of a script's status: the script as `named`, JSON, in what `method` speaks of.
+pub fn script_notification(two: bool, method: &str, named: &[u8], changed: Option<[u8; 32]>, out: &mut Vec<u8>) {
+    open_notification(two, method, out);
+    out.extend_from_slice(named);
     out.push(b',');
     status(changed, out);
     out.extend_from_slice(b"]}\n");

@@ -64,7 +64,7 @@ pub enum Error {
         /// Position asked for.
         pos: u64,
     },
-    /// The transaction is in no block.
+    /// The transaction is in no block, nor in the mempool.
     UnknownTransaction,
     /// The transaction is not in the block named.
     NotInBlock {
@@ -73,8 +73,19 @@ pub enum Error {
     },
     /// The bytes to broadcast are no transaction.
     TransactionDecode,
-    /// There are no peers to send it to.
-    NoBroadcast,
+    /// The node would not take what was to be broadcast: its words.
+    Rejected {
+        /// "transaction" or "tx package".
+        what: &'static str,
+        /// Bitcoin Core's sentence.
+        why: String,
+    },
+    /// A transaction that is in no block and not in the mempool either, where one of a block is asked for.
+    NotConfirmed,
+    /// No block of that hash on the best chain.
+    UnknownBlock,
+    /// There is no mempool yet.
+    NoMempool,
     /// The index does not reach the tip yet.
     Syncing(Progress),
     /// More entries than one answer may have.
@@ -82,7 +93,12 @@ pub enum Error {
         /// Most entries.
         max: usize,
     },
-    /// Too many subscribed scripts.
+    /// The client has had more than its share.
+    Excess {
+        /// Seconds after which it may come again.
+        retry_s: u64,
+    },
+    /// Too many subscriptions.
     TooManySubscriptions {
         /// Most of them.
         max: usize,
@@ -115,11 +131,15 @@ impl Error {
             | Error::NoSuchPosition { .. }
             | Error::NotInBlock { .. }
             | Error::TransactionDecode
+            | Error::Rejected { .. }
+            | Error::NotConfirmed
+            | Error::UnknownBlock
             | Error::TooManySubscriptions { .. }
             | Error::TooSlow { .. } => 1,
-            Error::UnknownTransaction | Error::NoBroadcast => 2,
+            Error::UnknownTransaction | Error::NoMempool => 2,
             Error::Syncing(_) => -28,
             Error::HistoryTooLong { .. } => 10_001,
+            Error::Excess { .. } => -101,
         }
     }
 }
@@ -145,17 +165,23 @@ impl fmt::Display for Error {
                 write!(f, "require header height {height} <= cp_height {cp_height} <= chain height {tip}")
             }
             Error::NoSuchPosition { height, pos } => write!(f, "no tx at position {pos} in block at height {height}"),
-            Error::UnknownTransaction => f.write_str("no such blockchain transaction"),
+            Error::UnknownTransaction => f.write_str("No such mempool or blockchain transaction"),
             Error::NotInBlock { height } => write!(f, "the transaction is not in the block at height {height}"),
             Error::TransactionDecode => f.write_str("the bytes are no transaction"),
-            Error::NoBroadcast => f.write_str("this server has no peers yet: the transaction was not sent"),
+            // Wallets look for Core's words in the text; the first line is ElectrumX's.
+            Error::Rejected { what, why } => write!(f, "the {what} was rejected by network rules.\n\n{why}"),
+            Error::NotConfirmed => f.write_str("no confirmed transaction of that hash"),
+            Error::UnknownBlock => f.write_str("no block of that hash on the best chain"),
+            Error::NoMempool => f.write_str("this server has no mempool yet"),
             Error::Syncing(progress) => {
                 write!(f, "syncing: index at height {} of {}", progress.index_height, progress.headers_height)
             }
             Error::HistoryTooLong { max } => {
                 write!(f, "history too long: more than {max} entries (the server's electrum_history_entries_max)")
             }
-            Error::TooManySubscriptions { max } => write!(f, "at most {max} scripts may be subscribed to"),
+            // ElectrumX's code and words, and when to come again.
+            Error::Excess { retry_s } => write!(f, "excessive resource usage: come again in {retry_s} s"),
+            Error::TooManySubscriptions { max } => write!(f, "at most {max} subscriptions are allowed"),
             Error::TooSlow { max_s } => write!(f, "the answer takes more than {max_s} seconds to compute"),
             Error::Internal(_) => f.write_str("internal error"),
         }

@@ -5,10 +5,12 @@
 //! Fails:  never.
 //!
 //! Worst memory with the defaults: outgoing 256 MiB shared + 1,000 sessions x (64 KiB + one slice of 256 KiB), unfinished
-//! lines 64 MiB shared + 1,000 x 16 KiB, subscriptions 500,000 x about 200 bytes: under 800 MiB with every session
+//! lines 64 MiB shared + 1,000 x 16 KiB, subscriptions 500,000 x about 150 bytes: under 800 MiB with every session
 //! hostile, and about 20 KiB a session at rest.
 
 use std::time::Duration;
+
+use crate::transport::room::RoomLimits;
 
 /// Headers in one answer; the protocol says at least 2,016, one retarget period.
 pub const HEADERS_MAX: u64 = 2016;
@@ -18,6 +20,9 @@ pub const ID_BYTES_MAX: usize = 128;
 
 /// Members of `params` we look at; no method has more than three, `server.version` tolerates more.
 pub const PARAMS_MAX: usize = 32;
+
+/// Digits of an answer to a ping: enough to look like any answer but the longest histories.
+pub const PONG_DIGITS_MAX: u64 = 65_536;
 
 /// Entries of a history or of unspent outputs read in one go: about 5 to 20 ms of a warm disk.
 pub const PAGE_ENTRIES: usize = 1000;
@@ -31,11 +36,11 @@ pub const SLICE_TIME: Duration = Duration::from_millis(50);
 /// Retries of a request when a reorganisation passed under its view; each takes a newer view.
 pub const STALE_RETRIES_MAX: usize = 5;
 
-/// Histories whose hash so far is kept, so that a subscription to a long one costs only what is new (144 bytes each).
-pub const STATUS_MEMORY_MAX: usize = 4096;
+/// Histories whose hash so far is kept, so that a change of a long one costs only what is new (about 250 bytes each).
+pub const STATUS_MEMORY_MAX: usize = 32_768;
 
-/// History length from which its hash is kept; below, hashing takes less than 100 us.
-pub const STATUS_MEMORY_ENTRIES_MIN: u64 = 1000;
+/// History length from which its hash is kept; below, the entries of a script are a read or two of a warm disk.
+pub const STATUS_MEMORY_ENTRIES_MIN: u64 = 64;
 
 /// Limits of sessions.
 #[derive(Clone, Debug)]
@@ -52,9 +57,9 @@ pub struct Limits {
     pub batch_requests_max: usize,
     /// Lines in a row that are not requests before we hang up; ElectrumX hangs up after 10 errors.
     pub bad_lines_max: u32,
-    /// Scripts one session may subscribe to; the largest wallets reported have 120,000 addresses.
+    /// Scripts, transactions and outpoints one session may subscribe to; the largest wallets reported have 120,000 addresses.
     pub subscriptions_session_max: usize,
-    /// Subscribed scripts over all sessions.
+    /// Subscriptions over all sessions.
     pub subscriptions_max: usize,
     /// Bytes of answers waiting for one client before its next answer waits too; Fulcrum's `max_buffer` is 8 MB.
     /// One answer may overshoot it: by a verbose transaction of a full block, about 30 MB.
@@ -67,6 +72,9 @@ pub struct Limits {
     pub write_time_max: Duration,
     /// Time without a request before we hang up; ElectrumX's SESSION_TIMEOUT and Fulcrum's idle time are 600 s.
     pub idle_time_max: Duration,
+    /// Time for the layers below the first message to open: a balancer's header, TLS, a WebSocket's request. Fulcrum
+    /// gives TLS 10 s.
+    pub opening_time_max: Duration,
     /// Time for the first request, `server.version`.
     pub handshake_time_max: Duration,
     /// Time from a line's first byte to its end: 17 KiB/s for the longest line.
@@ -96,10 +104,22 @@ impl Default for Limits {
             waiting_bytes_shared_max: 256 * 1024 * 1024,
             write_time_max: Duration::from_secs(30),
             idle_time_max: Duration::from_secs(600),
+            opening_time_max: Duration::from_secs(10),
             handshake_time_max: Duration::from_secs(30),
             line_time_max: Duration::from_secs(60),
             request_time_max: Duration::from_secs(30),
             history_entries_max: None,
+        }
+    }
+}
+
+impl Limits {
+    /// Those on messages that have not ended.
+    pub fn room(&self) -> RoomLimits {
+        RoomLimits {
+            message_bytes_max: self.line_bytes_max,
+            own_bytes: self.line_bytes_own,
+            shared_bytes_max: self.line_bytes_shared_max,
         }
     }
 }

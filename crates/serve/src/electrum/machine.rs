@@ -7,23 +7,22 @@
 //! Long answers (histories, unspent outputs, statuses) are made a page at a time, so a script with a million entries
 //! costs a page of memory, and a long batch gives way after each slice.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use primitives::ScriptHash;
-
 use super::Env;
-use super::answer::{self, Head};
+use super::answer::Head;
 use super::error::{Error, Fault};
 use super::limits::{SLICE_BYTES, SLICE_TIME, STALE_RETRIES_MAX};
-use super::methods::{self, METHODS, Reply};
+use super::notices::{Due, Next, Told, Wishes};
 use super::params::Arguments;
 use super::request::{self, Line};
-use super::stream::{Purpose, Stream};
-use super::subscriptions::{Letters, Mailbox, SessionId};
+use super::subscriptions::{Letters, Mailbox, SessionId, Topic};
 use super::version::Version;
+use crate::wallet::methods::{self, METHODS, Reply};
+use crate::wallet::stream::{Purpose, Stream};
 
 /// What became of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +51,27 @@ pub struct Machine {
     pub(crate) env: Arc<Env>,
     pub(crate) id: SessionId,
     pub(crate) version: Option<Version>,
+    /// The version is assumed, so that a greeting may still come.
+    pub(crate) may_greet: bool,
     /// Notifications are written as the `server.version` request was.
-    two: bool,
-    pub(crate) wants_headers: bool,
-    /// Subscribed scripts with the status last told; the outer option is none before the first.
-    pub(crate) scripts: HashMap<ScriptHash, Option<Option<[u8; 32]>>>,
+    pub(super) two: bool,
+    /// What it wants to hear of.
+    pub(crate) wishes: Wishes,
     bad_lines: u32,
     work: Work,
+    /// What it did since this was looked at last.
+    pub(crate) tally: Tally,
+}
+
+/// What a session did.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Requests answered.
+    pub requests: u64,
+    /// Rows of histories and unspent outputs read.
+    pub rows: u64,
+    /// The client's name, where it greeted just now.
+    pub software: Option<String>,
 }
 
 /// What is left to do.
@@ -69,8 +82,7 @@ struct Work {
     requests: std::vec::IntoIter<Range<usize>>,
     batch: bool,
     batch_answers: usize,
-    tip_due: bool,
-    scripts_due: Vec<ScriptHash>,
+    due: Due,
     stream: Option<Stream>,
 }
 
@@ -82,12 +94,28 @@ impl Machine {
             env,
             id,
             version: None,
+            may_greet: false,
             two: true,
-            wants_headers: false,
-            scripts: HashMap::new(),
+            wishes: Wishes::default(),
             bad_lines: 0,
             work: Work::default(),
+            tally: Tally::default(),
         }
+    }
+
+    /// Speaks this version until `server.version` says another; over HTTP there may be no greeting.
+    pub fn assume_version(&mut self, version: Version) {
+        (self.version, self.may_greet) = (Some(version), true);
+    }
+
+    /// What it did since this was asked last.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// The protocol agreed on, and how many subscriptions there are.
+    pub fn agreed(&self) -> (Option<Version>, usize) {
+        (self.version, self.wishes.count())
     }
 
     /// True once `server.version` was answered.
@@ -129,13 +157,9 @@ impl Machine {
         (over || self.bad_lines >= self.env.limits.bad_lines_max).then_some(EndReason::BadInput)
     }
 
-    /// Takes what the mailbox held; headers are told before scripts.
+    /// Takes what the mailbox held; all that was due before has been told.
     pub fn take_letters(&mut self, letters: Letters) {
-        self.work.tip_due = letters.tip && self.wants_headers;
-        self.work.scripts_due =
-            letters.scripts.into_iter().filter(|script| self.scripts.contains_key(script)).collect();
-        // The order of a set is chance; this one can be tested.
-        self.work.scripts_due.sort_unstable_by(|a, b| b.cmp(a));
+        self.work.due = Due::of(letters, &self.wishes);
     }
 
     /// Does one slice of what is left.
@@ -177,15 +201,19 @@ impl Machine {
                 if let Some(end) = self.begin_line(line, out) {
                     return Step::End(end);
                 }
-            } else if std::mem::take(&mut self.work.tip_due) {
-                if let Err(end) = self.tell_tip(out) {
-                    return Step::End(end);
-                }
-            } else if let Some(script) = self.work.scripts_due.pop() {
-                self.work.stream = Some(Stream::new(&self.env, script, Purpose::Notify));
             } else {
-                self.work.line = Vec::new();
-                return Step::Done;
+                let mut due = std::mem::take(&mut self.work.due);
+                let next = self.tell_next(&mut due, out);
+                self.work.due = due;
+                match next {
+                    Ok(Next::Script(script)) => self.work.stream = Some(Stream::new(script, Purpose::Notify)),
+                    Ok(Next::Told) => {}
+                    Ok(Next::Nothing) => {
+                        self.work.line = Vec::new();
+                        return Step::Done;
+                    }
+                    Err(end) => return Step::End(end),
+                }
             }
         }
     }
@@ -228,7 +256,7 @@ impl Machine {
         self.bad_lines = 0;
         // A notification has no answer, and none of the methods does anything without one.
         let head = Head { id: request.id?.into(), two: request.two };
-        let Some(index) = METHODS.iter().position(|method| method.name == request.method) else {
+        let Some(index) = methods::find(&request.method, self.version) else {
             self.env.metrics.unknown_methods.add(1);
             if self.version.is_none() {
                 self.refuse(&head, &Error::VersionFirst, out);
@@ -258,7 +286,10 @@ impl Machine {
                 out.truncate(body);
                 head.open(out);
                 match (method.call)(self, &arguments, out) {
-                    Err(Fault::Stale) if retries < STALE_RETRIES_MAX => retries += 1,
+                    Err(Fault::Stale) if retries < STALE_RETRIES_MAX => {
+                        self.env.source.catch_up();
+                        retries += 1;
+                    }
                     reply => return reply,
                 }
             }
@@ -286,8 +317,12 @@ impl Machine {
                 (error == Error::UnsupportedVersion).then_some(EndReason::Protocol)
             }
         };
+        self.tally.requests += 1;
         let counters = &self.env.metrics.methods[index];
         counters.requests.add(1);
+        if self.work.stream.is_none() {
+            counters.answered((out.len() - mark) as u64, started.elapsed());
+        }
         counters.spent_ns.add(started.elapsed().as_nanos() as u64);
         end
     }
@@ -299,7 +334,11 @@ impl Machine {
         if !stream.begun() && stream.has_head() {
             self.before_answer(out);
         }
+        let rows = stream.entries();
+        let before = out.len();
         let result = stream.page(&self.env, out);
+        stream.bytes += (out.len() - before) as u64;
+        self.tally.rows += stream.entries() - rows;
         stream.spent += started.elapsed();
         if let Some(method) = stream.method() {
             self.env.metrics.methods[method].spent_ns.add(started.elapsed().as_nanos() as u64);
@@ -310,8 +349,10 @@ impl Machine {
                 None
             }
             Ok(true) => {
-                self.finished(stream, out);
-                None
+                if let Some(method) = stream.method() {
+                    self.env.metrics.methods[method].answered(stream.bytes, stream.spent);
+                }
+                self.finished(stream, out)
             }
             Err(fault) if stream.begun() => {
                 self.env.metrics.note_fault(&format!("a long answer was cut off: {fault:?}"));
@@ -336,26 +377,18 @@ impl Machine {
         }
     }
 
-    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) {
+    fn finished(&mut self, stream: Stream, out: &mut Vec<u8>) -> Option<EndReason> {
         match stream.purpose() {
-            Purpose::History | Purpose::Unspent => self.after_answer(out),
+            Purpose::Notify => return self.tell_script(stream.script(), stream.result(), out).err(),
+            Purpose::History | Purpose::Mempool | Purpose::Unspent | Purpose::Status => self.after_answer(out),
             Purpose::Subscribe => {
-                self.scripts.insert(*stream.script(), Some(stream.result()));
+                if let Some(told) = self.wishes.scripts.get_mut(stream.script()) {
+                    *told = Told::of(stream.result());
+                }
                 self.after_answer(out);
             }
-            Purpose::Notify => {
-                let status = stream.result();
-                // It may have been unsubscribed meanwhile, or told already with the answer that subscribed.
-                match self.scripts.get_mut(stream.script()) {
-                    Some(told) if *told != Some(status) => {
-                        *told = Some(status);
-                        answer::script_notification(self.two, stream.script(), status, out);
-                        self.env.metrics.notifications.add(1);
-                    }
-                    _ => {}
-                }
-            }
         }
+        None
     }
 
     fn failed(&mut self, mut stream: Stream, fault: Fault, out: &mut Vec<u8>) -> Option<EndReason> {
@@ -369,8 +402,8 @@ impl Machine {
             }
             fault => fault.last_word(),
         };
-        if matches!(stream.purpose(), Purpose::Subscribe) && self.scripts.get(stream.script()) == Some(&None) {
-            self.forget(stream.script());
+        if stream.purpose() == Purpose::Subscribe && self.wishes.scripts.get(stream.script()) == Some(&Told::NOTHING) {
+            self.forget(&Topic::Script(*stream.script()));
         }
         match stream.into_head() {
             Some(head) => {
@@ -384,36 +417,11 @@ impl Machine {
             }
         }
     }
-
-    /// Ends a subscription; false where there was none.
-    pub(crate) fn forget(&mut self, script: &ScriptHash) -> bool {
-        let known = self.scripts.remove(script).is_some();
-        if known {
-            self.env.subscriptions.remove(self.id, script);
-            self.env.metrics.subscriptions_now.sub(1);
-        }
-        known
-    }
-
-    fn tell_tip(&mut self, out: &mut Vec<u8>) -> Result<(), EndReason> {
-        for _ in 0..STALE_RETRIES_MAX {
-            let view = self.env.source.view();
-            let height = view.tip_height();
-            if let Ok(Some(header)) = view.header(height) {
-                answer::open_notification(self.two, "blockchain.headers.subscribe", out);
-                answer::tip(height, &header, out);
-                out.extend_from_slice(b"]}\n");
-                self.env.metrics.notifications.add(1);
-                return Ok(());
-            }
-        }
-        Err(EndReason::Fault)
-    }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        self.env.metrics.subscriptions_now.sub(self.scripts.len() as u64);
-        self.env.subscriptions.leave(self.id, self.scripts.keys());
+        self.env.metrics.subscriptions_now.sub(self.wishes.count() as u64);
+        self.env.subscriptions.leave(self.id, self.wishes.topics());
     }
 }

@@ -7,13 +7,13 @@
 
 use std::str::FromStr;
 
-use primitives::{ScriptHash, Txid};
+use primitives::{BlockHash, OutPoint, Params, ScriptHash, Txid, address};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use stdx::hex;
 
 use super::error::Error;
-use super::request::Params;
+use super::request;
 
 /// The parameters of one request, in the method's order; absent ones are none.
 pub struct Arguments<'a> {
@@ -21,15 +21,30 @@ pub struct Arguments<'a> {
     values: Vec<Option<&'a RawValue>>,
 }
 
+/// How a script is named in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// By its hash.
+    Hash,
+    /// As itself.
+    Script,
+    /// As an address.
+    Address,
+}
+
 impl<'a> Arguments<'a> {
     /// Brings `params` into the order of `names`. With `extra`, more than those are ignored instead of refused.
-    pub fn of(params: &Params<'a>, names: &'static [&'static str], extra: bool) -> Result<Arguments<'a>, Error> {
+    pub fn of(
+        params: &request::Params<'a>,
+        names: &'static [&'static str],
+        extra: bool,
+    ) -> Result<Arguments<'a>, Error> {
         let mut values = vec![None; names.len()];
         match params {
-            Params::Wrong => {
+            request::Params::Wrong => {
                 return Err(Error::InvalidParams("a list or an object of a few values is expected".into()));
             }
-            Params::List(list) => {
+            request::Params::List(list) => {
                 if list.len() > names.len() && !extra {
                     return Err(Error::InvalidParams(format!("at most {} are expected", names.len())));
                 }
@@ -37,7 +52,7 @@ impl<'a> Arguments<'a> {
                     *value = Some(*raw);
                 }
             }
-            Params::Map(map) => {
+            request::Params::Map(map) => {
                 for (name, raw) in map {
                     match names.iter().position(|known| known == name) {
                         Some(index) => values[index] = Some(*raw),
@@ -54,7 +69,8 @@ impl<'a> Arguments<'a> {
         Err(Error::InvalidParams(format!("{} is {what}", self.names[index])))
     }
 
-    fn text(&self, index: usize) -> Option<&'a str> {
+    /// A value as it was written; none where it is absent.
+    pub fn text(&self, index: usize) -> Option<&'a str> {
         self.values[index].map(RawValue::get)
     }
 
@@ -103,9 +119,58 @@ impl<'a> Arguments<'a> {
         self.digits(index)
     }
 
+    /// How the parameter at `index` names a script: that follows from its own name.
+    pub fn named(&self, index: usize) -> Named {
+        match self.names[index] {
+            "spk" => Named::Script,
+            "address" => Named::Address,
+            _ => Named::Hash,
+        }
+    }
+
+    /// The hash of a required script.
+    pub fn script(&self, index: usize, params: &Params) -> Result<ScriptHash, Error> {
+        match self.named(index) {
+            Named::Hash => self.script_hash(index),
+            Named::Script => self.bytes(index).map(|script| ScriptHash::of(&script)),
+            Named::Address => match address::to_script(&self.string(index)?, params) {
+                Ok(script) => Ok(ScriptHash::of(&script)),
+                Err(error) => self.wrong(index, &format!("no address of this network: {error}")),
+            },
+        }
+    }
+
+    /// A required hash of a block.
+    pub fn block_hash(&self, index: usize) -> Result<BlockHash, Error> {
+        self.digits(index)
+    }
+
+    /// A required outpoint: its transaction at `index`, its position after it.
+    pub fn outpoint(&self, index: usize) -> Result<OutPoint, Error> {
+        let (txid, vout) = (self.txid(index)?, self.number(index + 1, None)?);
+        let vout = u32::try_from(vout).or_else(|_| self.wrong(index + 1, "a position of an output"))?;
+        Ok(OutPoint { txid, vout })
+    }
+
     /// A required transaction identifier.
     pub fn txid(&self, index: usize) -> Result<Txid, Error> {
         self.digits(index)
+    }
+
+    /// Hexadecimal digits, of odd number too; absent means none.
+    pub fn digits_of_any_length(&self, index: usize) -> Result<(), Error> {
+        let Some(text) = self.text(index) else { return Ok(()) };
+        let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let digits = inner.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        if digits { Ok(()) } else { self.wrong(index, "hexadecimal digits") }
+    }
+
+    /// A required list of at most `max` strings of hexadecimal digits, one at least.
+    pub fn list_of_bytes(&self, index: usize, max: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let list: Option<Vec<String>> = self.text(index).and_then(|text| serde_json::from_str(text).ok());
+        let list = list.filter(|list| !list.is_empty() && list.len() <= max);
+        let decoded = list.and_then(|list| list.iter().map(|digits| hex::decode(digits).ok()).collect());
+        decoded.map_or_else(|| self.wrong(index, &format!("a list of 1 to {max} strings of hexadecimal digits")), Ok)
     }
 
     /// Required bytes as hexadecimal digits.
@@ -118,7 +183,6 @@ impl<'a> Arguments<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request;
     use super::*;
 
     const NAMES: &[&str] = &["first", "second"];

@@ -1,16 +1,17 @@
-//! Who wants to hear about which script, and what waits to be told.
+//! Who wants to hear about which script, transaction or outpoint, and what waits to be told.
 //!
-//! In:     subscriptions of sessions; the scripts each new tip touched.
+//! In:     subscriptions of sessions; what each change of chain or mempool touched.
 //! Out:    for each session concerned a full mailbox and a knock.
 //! Fails:  [`Error::TooManySubscriptions`].
 //!
-//! A mailbox holds a set of scripts and a flag, never a queue: however slow a session is, what waits for it is bounded
-//! by what it subscribed to, and it is told the newest state of each once.
+//! A mailbox holds sets and flags, never a queue: however slow a session is, what waits for it is bounded by what it
+//! subscribed to, and it is told the newest state of each once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use primitives::ScriptHash;
+use primitives::{OutPoint, ScriptHash, Txid};
 use tokio::sync::Notify;
 
 use super::error::Error;
@@ -27,8 +28,23 @@ pub struct Mailbox {
 pub struct Letters {
     /// There is a new tip.
     pub tip: bool,
+    /// Anything may have changed: news were missed.
+    pub everything: bool,
     /// Scripts whose status may have changed.
     pub scripts: HashSet<ScriptHash>,
+    /// Any transaction may be at another height.
+    pub any_tx: bool,
+    /// Transactions that may be at another height.
+    pub txs: HashSet<Txid>,
+    /// Outpoints that may have been funded or spent.
+    pub outpoints: HashSet<OutPoint>,
+}
+
+impl Letters {
+    /// True where nothing waits.
+    pub fn is_empty(&self) -> bool {
+        *self == Letters::default()
+    }
 }
 
 impl Mailbox {
@@ -56,11 +72,84 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Names a session for as long as the server runs.
 pub type SessionId = u64;
 
+/// What one may subscribe to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// The status of a script.
+    Script(ScriptHash),
+    /// The height of a transaction.
+    Tx(Txid),
+    /// Who funds and who spends an outpoint.
+    Outpoint(OutPoint),
+}
+
+/// What a change of chain or mempool touched.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// There is a new tip.
+    pub tip: bool,
+    /// Which transactions it was is not known.
+    pub any_tx: bool,
+    /// Scripts that were paid to or spent from.
+    pub scripts: Arc<HashSet<ScriptHash>>,
+    /// Transactions that came, went or moved.
+    pub txs: HashSet<Txid>,
+    /// Outpoints that they spend.
+    pub spent: HashSet<OutPoint>,
+}
+
+/// Sessions with one subscription in common: nearly always one, which then needs no list.
+#[derive(Debug)]
+enum Watchers {
+    One(SessionId),
+    Many(Box<Vec<SessionId>>),
+}
+
+impl Watchers {
+    fn add(&mut self, session: SessionId) {
+        match self {
+            Watchers::One(first) => *self = Watchers::Many(Box::new(vec![*first, session])),
+            Watchers::Many(all) => all.push(session),
+        }
+    }
+
+    /// Removes one; true where nobody is left.
+    fn remove(&mut self, session: SessionId, known: &mut bool) -> bool {
+        match self {
+            Watchers::One(only) => {
+                *known = *only == session;
+                *known
+            }
+            Watchers::Many(all) => {
+                if let Some(index) = all.iter().position(|one| *one == session) {
+                    all.swap_remove(index);
+                    *known = true;
+                }
+                all.is_empty()
+            }
+        }
+    }
+
+    fn sessions(&self) -> &[SessionId] {
+        match self {
+            Watchers::One(only) => std::slice::from_ref(only),
+            Watchers::Many(all) => all,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Tables {
     mailboxes: HashMap<SessionId, Arc<Mailbox>>,
     headers: HashSet<SessionId>,
-    scripts: HashMap<ScriptHash, Vec<SessionId>>,
+    /// By [`Tables::short`]: two scripts may share one, and whoever did not ask for the one told of throws it away.
+    scripts: HashMap<u64, Watchers>,
+    /// Likewise.
+    txs: HashMap<u64, Watchers>,
+    /// A secret, so that nobody can choose what shares.
+    secret: RandomState,
+    /// Ordered, so that those of one transaction lie together.
+    outpoints: BTreeMap<OutPoint, Watchers>,
     count: usize,
     next: SessionId,
 }
@@ -81,11 +170,11 @@ impl Subscriptions {
         session
     }
 
-    /// Forgets a session and `scripts`, the ones it subscribed to.
-    pub fn leave<'a>(&self, session: SessionId, scripts: impl Iterator<Item = &'a ScriptHash>) {
+    /// Forgets a session and `topics`, the ones it subscribed to.
+    pub fn leave(&self, session: SessionId, topics: impl Iterator<Item = Topic>) {
         let mut tables = lock(&self.tables);
-        for script in scripts {
-            tables.remove(session, script);
+        for topic in topics {
+            tables.remove(session, &topic);
         }
         tables.headers.remove(&session);
         tables.mailboxes.remove(&session);
@@ -96,74 +185,166 @@ impl Subscriptions {
         lock(&self.tables).headers.insert(session);
     }
 
-    /// Wants changes of a script; the caller knows that it did not before.
-    pub fn add(&self, session: SessionId, script: &ScriptHash, max: usize) -> Result<(), Error> {
+    /// No longer wants new tips.
+    pub fn remove_headers(&self, session: SessionId) {
+        lock(&self.tables).headers.remove(&session);
+    }
+
+    /// Wants changes of a topic; the caller knows that it did not before.
+    pub fn add(&self, session: SessionId, topic: &Topic, max: usize) -> Result<(), Error> {
         let mut tables = lock(&self.tables);
         if tables.count >= max {
             return Err(Error::TooManySubscriptions { max });
         }
-        tables.scripts.entry(*script).or_default().push(session);
+        let one = || Watchers::One(session);
+        match topic {
+            Topic::Script(key) => {
+                let key = tables.short(&key.0);
+                tables.scripts.entry(key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
+            }
+            Topic::Tx(key) => {
+                let key = tables.short(&key.0);
+                tables.txs.entry(key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
+            }
+            Topic::Outpoint(key) => {
+                tables.outpoints.entry(*key).and_modify(|watchers| watchers.add(session)).or_insert_with(one);
+            }
+        }
         tables.count += 1;
         Ok(())
     }
 
-    /// No longer wants changes of a script.
-    pub fn remove(&self, session: SessionId, script: &ScriptHash) {
-        lock(&self.tables).remove(session, script);
+    /// No longer wants changes of a topic.
+    pub fn remove(&self, session: SessionId, topic: &Topic) {
+        lock(&self.tables).remove(session, topic);
     }
 
-    /// Subscriptions to scripts, over all sessions.
+    /// Subscriptions over all sessions, new tips left out.
     pub fn count(&self) -> usize {
         lock(&self.tables).count
     }
 
-    /// Fills the mailboxes of everyone whom a new tip concerns: the work is that of the smaller of both sets. None: any
-    /// script may have been touched; a status that is the same is not told.
-    pub fn tell(&self, touched: Option<&HashSet<ScriptHash>>) {
+    /// Whether anybody asks for transactions or outpoints: otherwise nobody need look for them.
+    pub fn watches_txs(&self) -> bool {
         let tables = lock(&self.tables);
-        let mut concerned: HashMap<SessionId, Vec<ScriptHash>> = HashMap::new();
-        let mut note = |script: &ScriptHash, sessions: &[SessionId]| {
-            for session in sessions {
-                concerned.entry(*session).or_default().push(*script);
-            }
-        };
-        let is_touched = |script: &ScriptHash| touched.is_none_or(|touched| touched.contains(script));
-        if let Some(touched) = touched.filter(|touched| touched.len() < tables.scripts.len()) {
-            for script in touched {
-                if let Some(sessions) = tables.scripts.get(script) {
-                    note(script, sessions);
+        !tables.txs.is_empty() || !tables.outpoints.is_empty()
+    }
+
+    /// Fills the mailboxes of everyone whom a change concerns: one look for each script, transaction and outpoint touched.
+    pub fn tell(&self, touched: &Touched) {
+        let tables = lock(&self.tables);
+        let mut concerned: HashMap<SessionId, Letters> = HashMap::new();
+        if !tables.scripts.is_empty() {
+            for script in touched.scripts.iter() {
+                for session in tables.watchers(&tables.scripts, &script.0) {
+                    concerned.entry(*session).or_default().scripts.insert(*script);
                 }
             }
-        } else {
-            for (script, sessions) in tables.scripts.iter().filter(|(script, _)| is_touched(script)) {
-                note(script, sessions);
+        }
+        let any = touched.any_tx;
+        if any || !touched.txs.is_empty() {
+            tables.each_tx(touched, |txid, session| {
+                let letters = concerned.entry(session).or_default();
+                match txid {
+                    Some(txid) => drop(letters.txs.insert(txid)),
+                    None => letters.any_tx = true,
+                }
+            });
+            tables.each_outpoint(touched, |outpoint, session| {
+                concerned.entry(session).or_default().outpoints.insert(outpoint);
+            });
+        }
+        if touched.tip {
+            for session in &tables.headers {
+                concerned.entry(*session).or_default().tip = true;
             }
         }
-        for session in &tables.headers {
-            concerned.entry(*session).or_default();
-        }
-        for (session, scripts) in concerned {
-            let tip = tables.headers.contains(&session);
+        for (session, news) in concerned {
             if let Some(mailbox) = tables.mailboxes.get(&session) {
                 mailbox.put(|letters| {
-                    letters.tip |= tip;
-                    letters.scripts.extend(scripts);
+                    letters.tip |= news.tip;
+                    letters.any_tx |= news.any_tx;
+                    letters.scripts.extend(news.scripts);
+                    letters.txs.extend(news.txs);
+                    letters.outpoints.extend(news.outpoints);
                 });
             }
+        }
+    }
+
+    /// News were missed: everybody looks at everything again.
+    pub fn tell_everything(&self) {
+        for mailbox in lock(&self.tables).mailboxes.values() {
+            mailbox.put(|letters| letters.everything = true);
         }
     }
 }
 
 impl Tables {
-    fn remove(&mut self, session: SessionId, script: &ScriptHash) {
-        let Some(sessions) = self.scripts.get_mut(script) else { return };
-        if let Some(index) = sessions.iter().position(|known| *known == session) {
-            sessions.swap_remove(index);
-            self.count -= 1;
+    /// 64 bits that stand for a hash.
+    fn short(&self, hash: &[u8; 32]) -> u64 {
+        self.secret.hash_one(hash)
+    }
+
+    fn watchers<'a>(&self, table: &'a HashMap<u64, Watchers>, hash: &[u8; 32]) -> &'a [SessionId] {
+        table.get(&self.short(hash)).map_or(&[], Watchers::sessions)
+    }
+
+    /// Sessions that wait for a transaction, and which; none where nobody knows which it was.
+    fn each_tx(&self, touched: &Touched, mut note: impl FnMut(Option<Txid>, SessionId)) {
+        if touched.any_tx {
+            self.txs.values().flat_map(Watchers::sessions).for_each(|session| note(None, *session));
+        } else if !self.txs.is_empty() {
+            for txid in &touched.txs {
+                self.watchers(&self.txs, &txid.0).iter().for_each(|session| note(Some(*txid), *session));
+            }
         }
-        if sessions.is_empty() {
-            self.scripts.remove(script);
+    }
+
+    fn each_outpoint(&self, touched: &Touched, mut note: impl FnMut(OutPoint, SessionId)) {
+        let mut all = |(outpoint, watchers): (&OutPoint, &Watchers)| {
+            watchers.sessions().iter().for_each(|session| note(*outpoint, *session));
+        };
+        if touched.any_tx {
+            self.outpoints.iter().for_each(all);
+            return;
         }
+        if self.outpoints.is_empty() {
+            return;
+        }
+        for outpoint in &touched.spent {
+            if let Some(watchers) = self.outpoints.get(outpoint) {
+                all((outpoint, watchers));
+            }
+        }
+        for &txid in &touched.txs {
+            let of_tx = OutPoint { txid, vout: 0 }..=OutPoint { txid, vout: u32::MAX };
+            self.outpoints.range(of_tx).for_each(&mut all);
+        }
+    }
+
+    fn remove(&mut self, session: SessionId, topic: &Topic) {
+        let mut known = false;
+        match topic {
+            Topic::Script(key) => {
+                let key = &self.short(&key.0);
+                if self.scripts.get_mut(key).is_some_and(|watchers| watchers.remove(session, &mut known)) {
+                    self.scripts.remove(key);
+                }
+            }
+            Topic::Tx(key) => {
+                let key = &self.short(&key.0);
+                if self.txs.get_mut(key).is_some_and(|watchers| watchers.remove(session, &mut known)) {
+                    self.txs.remove(key);
+                }
+            }
+            Topic::Outpoint(key) => {
+                if self.outpoints.get_mut(key).is_some_and(|watchers| watchers.remove(session, &mut known)) {
+                    self.outpoints.remove(key);
+                }
+            }
+        }
+        self.count -= usize::from(known);
     }
 }
 
@@ -171,8 +352,21 @@ impl Tables {
 mod tests {
     use super::*;
 
-    fn script(n: u8) -> ScriptHash {
-        ScriptHash([n; 32])
+    fn script(n: u8) -> Topic {
+        Topic::Script(ScriptHash([n; 32]))
+    }
+
+    fn outpoint(n: u8, vout: u32) -> OutPoint {
+        OutPoint { txid: Txid([n; 32]), vout }
+    }
+
+    fn touched(scripts: impl IntoIterator<Item = u8>) -> Touched {
+        let scripts: HashSet<ScriptHash> = scripts.into_iter().map(|n| ScriptHash([n; 32])).collect();
+        Touched { tip: true, scripts: scripts.into(), ..Touched::default() }
+    }
+
+    fn letters(tip: bool, scripts: &[u8]) -> Letters {
+        Letters { tip, scripts: scripts.iter().map(|n| ScriptHash([*n; 32])).collect(), ..Letters::default() }
     }
 
     #[test]
@@ -187,26 +381,46 @@ mod tests {
         subscriptions.add(ids[2], &script(3), 4).unwrap();
         assert_eq!(subscriptions.add(ids[2], &script(4), 4), Err(Error::TooManySubscriptions { max: 4 }));
 
-        // One way round the smaller set is the touched one, the other way it is the table.
         for filler in [0, 100] {
-            let mut touched: HashSet<ScriptHash> = (0..filler).map(|n| script(50 + n)).collect();
-            touched.extend([script(1), script(9)]);
-            subscriptions.tell(Some(&touched));
-            assert_eq!(boxes[0].take(), Letters { tip: true, scripts: [script(1)].into() });
-            assert_eq!(boxes[1].take(), Letters { tip: false, scripts: [script(1)].into() });
-            assert_eq!(boxes[2].take(), Letters::default());
+            subscriptions.tell(&touched((0..filler).map(|n| 50 + n).chain([1, 9])));
+            assert_eq!(boxes[0].take(), letters(true, &[1]));
+            assert_eq!(boxes[1].take(), letters(false, &[1]));
+            assert!(boxes[2].take().is_empty());
         }
-        // Nobody knows which were: every one that somebody waits for may have been.
-        subscriptions.tell(None);
-        assert_eq!(boxes[0].take(), Letters { tip: true, scripts: [script(1)].into() });
-        assert_eq!(boxes[1].take().scripts.len(), 2);
-        assert_eq!(boxes[2].take(), Letters { tip: false, scripts: [script(3)].into() });
-        subscriptions.leave(ids[0], [script(1)].iter());
-        subscriptions.leave(ids[1], [script(1), script(2)].iter());
+        subscriptions.leave(ids[0], [script(1)].into_iter());
+        subscriptions.leave(ids[1], [script(1), script(2)].into_iter());
         subscriptions.remove(ids[2], &script(3));
         subscriptions.remove(ids[2], &script(3));
-        subscriptions.leave(ids[2], [].iter());
+        subscriptions.leave(ids[2], [].into_iter());
         let tables = subscriptions.tables.into_inner().unwrap();
         assert_eq!((tables.count, tables.scripts.len(), tables.headers.len(), tables.mailboxes.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn an_outpoint_is_touched_by_who_funds_it_and_by_who_spends_it() {
+        let subscriptions = Subscriptions::default();
+        let mailbox = Arc::<Mailbox>::default();
+        let id = subscriptions.enter(mailbox.clone());
+        assert!(!subscriptions.watches_txs());
+        for (n, vout) in [(1, 0), (1, 1), (2, 0), (3, u32::MAX)] {
+            subscriptions.add(id, &Topic::Outpoint(outpoint(n, vout)), 9).unwrap();
+        }
+        subscriptions.add(id, &Topic::Tx(Txid([1; 32])), 9).unwrap();
+        subscriptions.add(id, &Topic::Tx(Txid([7; 32])), 9).unwrap();
+        assert!(subscriptions.watches_txs());
+        let mut change =
+            Touched { txs: [Txid([1; 32])].into(), spent: [outpoint(2, 0), outpoint(9, 9)].into(), ..touched([]) };
+        subscriptions.tell(&change);
+        let told = mailbox.take();
+        assert_eq!(told.outpoints, [outpoint(1, 0), outpoint(1, 1), outpoint(2, 0)].into());
+        assert_eq!(told.txs, [Txid([1; 32])].into());
+        assert!(!told.tip, "it did not ask for tips");
+        // Where nobody knows which transactions it was, all are looked at.
+        change.any_tx = true;
+        subscriptions.tell(&change);
+        let told = mailbox.take();
+        assert_eq!((told.outpoints.len(), told.any_tx), (4, true));
+        subscriptions.tell_everything();
+        assert_eq!(mailbox.take(), Letters { everything: true, ..Letters::default() });
     }
 }

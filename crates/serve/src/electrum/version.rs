@@ -17,8 +17,13 @@ pub struct Version(u16, u16, u16);
 
 /// Oldest version spoken.
 pub const OLDEST: Version = Version(1, 4, 0);
-/// Newest version spoken: 1.4.2 added `scripthash.unsubscribe`, 1.4.3 changed nothing for Bitcoin.
-pub const NEWEST: Version = Version(1, 4, 3);
+/// After 1.4, of which only 1.4.2 added something (`scripthash.unsubscribe`, which 1.4 has here too), and 1.5, which was
+/// skipped. It brought lists of headers, packages and `mempool.get_info`, and took `relayfee` away.
+pub const V1_6: Version = Version(1, 6, 0);
+/// It asks by scripts instead of their hashes, and for outpoints.
+pub const V1_7: Version = Version(1, 7, 0);
+/// Newest version spoken.
+pub const NEWEST: Version = V1_7;
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,14 +73,18 @@ mod tests {
         }
         check(r#""1.4""#, Ok("1.4"));
         check(r#""1.4.0""#, Ok("1.4"));
-        check(r#"["1.4","1.6"]"#, Ok("1.4.3"));
+        check(r#"["1.4","1.6"]"#, Ok("1.6"));
+        check(r#"["1.4","1.7"]"#, Ok("1.7"));
+        check(r#"["1.4","1.8"]"#, Ok("1.7"));
+        check(r#""1.7.0""#, Ok("1.7"));
         check(r#"["1.3","1.4.2"]"#, Ok("1.4.2"));
         check(r#"["1.3","1.4"]"#, Ok("1.4"));
-        check(r#"["0","999.999.999"]"#, Ok("1.4.3"));
+        check(r#"["0","999.999.999"]"#, Ok("1.7"));
         check("null", Ok("1.4"));
         check(r#""1.3""#, Err(1));
-        check(r#""1.4.4""#, Err(1));
-        check(r#"["1.6","1.7"]"#, Err(1));
+        check(r#""1.4.4""#, Ok("1.4.4"));
+        check(r#""1.7.1""#, Err(1));
+        check(r#"["1.8","1.9"]"#, Err(1));
         check(r#"["1.4.3","1.4"]"#, Err(1));
         for wrong in [r#""""#, r#""1.x""#, r#""1..4""#, r#""1.4.3.2""#, r#""1.4000""#, r#""-1""#, r#""+1.4""#] {
             check(wrong, Err(-32602));

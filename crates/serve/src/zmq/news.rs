@@ -169,7 +169,9 @@ impl News {
                 self.tell_change(entry.txid.0, b'A', *sequence);
             }
             // Whoever hears of the block knows which transactions it has.
-            MempoolEvent::Offered { .. } | MempoolEvent::Removed { reason: Reason::Block, .. } => {}
+            MempoolEvent::Offered { .. }
+            | MempoolEvent::Shifted { .. }
+            | MempoolEvent::Removed { reason: Reason::Block, .. } => {}
             MempoolEvent::Removed { entry, sequence, .. } => self.tell_change(entry.txid.0, b'R', *sequence),
             MempoolEvent::Block { hash, .. } => self.tell_waiting(Some(*hash)),
         }

@@ -34,7 +34,7 @@ pub fn serve(chain: PlainChain, change: impl FnOnce(&mut Limits)) -> Server {
     change(&mut config.limits);
     let (events, receiver) = channel();
     let mut handle = start(config, chain.clone()).unwrap();
-    handle.follow(receiver).unwrap();
+    handle.follow(receiver, None).unwrap();
     Server { chain, handle, events }
 }
 

@@ -64,6 +64,8 @@ pub enum Bench {
     Rpc(RpcOptions),
     /// Unconfirmed transactions taken in: by the library, by JSON-RPC and from a peer, beside bitcoind
     Mempool(MempoolOptions),
+    /// Memory of a node whose mempool is full, and of bitcoind's
+    FullMempool(FullMempoolOptions),
     /// A new block of known transactions, from the peer that has it to the one that has not, beside bitcoind
     Relay(RelayOptions),
 }
@@ -282,15 +284,18 @@ pub struct RpcOptions {
 /// `assay bench mempool`.
 #[derive(Args, Debug)]
 pub struct MempoolOptions {
-    /// Blocks of unconfirmed transactions
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
-    pub blocks: u32,
-    /// Inputs of each block, about
-    #[arg(long, value_name = "COUNT", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(50..=8_000))]
-    pub inputs: u64,
+    /// Unconfirmed transactions
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub transactions: u64,
+    /// Of a hundred transactions, those that spend from an unconfirmed one
+    #[arg(long, value_name = "PERCENT", default_value_t = 15, value_parser = clap::value_parser!(u64).range(0..=50))]
+    pub children: u64,
     /// Threads of each node and of the library
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
+    /// Bind each node to this core (taskset), and this kit to the others
+    #[arg(long, value_name = "N")]
+    pub core: Option<u32>,
     /// Memory budget of our node, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     pub memory: u64,
@@ -311,15 +316,44 @@ pub struct MempoolOptions {
     pub json: Option<PathBuf>,
 }
 
+/// `assay bench full-mempool`.
+#[derive(Args, Debug)]
+pub struct FullMempoolOptions {
+    /// Bytes of the mempool, in MB: `mempool_mb`, and bitcoind's `maxmempool`
+    #[arg(long, value_name = "MB", default_value_t = 300, value_parser = clap::value_parser!(u64).range(5..=10_000))]
+    pub mempool_mb: u64,
+    /// Unconfirmed transactions; with 300 MB 260,000 fill it
+    #[arg(long, value_name = "COUNT", default_value_t = 260_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub transactions: u64,
+    /// Of a hundred transactions, those that spend from an unconfirmed one
+    #[arg(long, value_name = "PERCENT", default_value_t = 15, value_parser = clap::value_parser!(u64).range(0..=50))]
+    pub children: u64,
+    /// Threads of each node
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// Memory budget of our node, in MiB; less than it and the mempool want is refused by the node
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub memory: u64,
+    /// A bitcoind to fill the same way
+    #[arg(long, value_name = "PROGRAM")]
+    pub bitcoind: Option<PathBuf>,
+    /// Folder for data directories and the sample chain, removed afterwards
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub scratch: PathBuf,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// `assay bench relay`.
 #[derive(Args, Debug)]
 pub struct RelayOptions {
     /// Blocks to relay
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub blocks: u32,
-    /// Inputs of each block, about: 4,000 are some 3,000 transactions
-    #[arg(long, value_name = "COUNT", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(50..=8_000))]
-    pub inputs: u64,
+    /// Transactions of each block
+    #[arg(long, value_name = "COUNT", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(10..=6_000))]
+    pub transactions: u64,
     /// Threads of each node
     #[arg(long, value_name = "N", default_value_t = machine::cores())]
     pub threads: usize,

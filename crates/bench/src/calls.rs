@@ -107,6 +107,8 @@ fn start(options: &RpcOptions, blocks: &Blocks, scratch: &Path) -> Result<(Vec<A
         engine: "auto".to_owned(),
         p2p: P2p::Off,
         rpc: Some(address),
+        mempool_mb: None,
+        core: None,
     };
     let mut ours = Assay::start("assay", &settings)?;
     let (height, _) = ours.wait_until_following()?;

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{BenchError, at, import, memory, mempool};
+use crate::{BenchError, at, import, memory, unconfirmed};
 
 /// Runs `contestant` in a process of its own and reads its result.
 pub fn run<S: Serialize, R: DeserializeOwned>(contestant: &str, settings: &S) -> Result<R, BenchError> {
@@ -38,7 +38,7 @@ pub fn answer(contestant: &str, settings: &str) -> Result<(), BenchError> {
         "ours" => tell(settings, import::ours::import),
         "kernel" => tell(settings, import::kernel::import),
         "hashing" => tell(settings, import::hashing::hash),
-        "mempool" => tell(settings, mempool::in_library),
+        "mempool" => tell(settings, unconfirmed::acceptance::in_library),
         "digest" => tell(settings, memory::digest),
         _ => Err(BenchError::Usage(format!("no contestant is named {contestant:?}"))),
     }

@@ -17,13 +17,13 @@ mod lookups;
 mod machine;
 mod measure;
 mod memory;
-mod mempool;
 mod network;
 mod nodes;
 mod report;
 mod restart;
 mod sample;
 mod signatures;
+mod unconfirmed;
 
 pub use report::count;
 
@@ -137,7 +137,8 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Restart(options) => restart::bench(&options),
         Bench::Sync(options) => network::sync::bench(&options),
         Bench::Rpc(options) => calls::bench(&options),
-        Bench::Mempool(options) => mempool::bench(&options),
+        Bench::Mempool(options) => unconfirmed::acceptance::bench(&options),
+        Bench::FullMempool(options) => unconfirmed::fill::bench(&options),
         Bench::Relay(options) => network::relay::bench(&options),
     }
 }

@@ -99,6 +99,12 @@ pub fn peak_memory_bytes() -> Result<u64, BenchError> {
     Ok(number_after(&text("/proc/self/status")?, "VmHWM") * 1024)
 }
 
+/// Memory another process holds now, and the most it ever held, in bytes.
+pub fn memory_of_process(id: u32) -> Result<(u64, u64), BenchError> {
+    let status = text(&format!("/proc/{id}/status"))?;
+    Ok((number_after(&status, "VmRSS") * 1024, number_after(&status, "VmHWM") * 1024))
+}
+
 /// What another process took since its start; the time on the wall is left to the caller.
 pub fn of_process(id: u32) -> Result<Usage, BenchError> {
     let process = id.to_string();

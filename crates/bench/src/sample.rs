@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use primitives::{Network, Params};
 use sim::forge::files::Writer;
-use sim::forge::{Forge, ForgeOptions, Mix, SpecialScript};
+use sim::forge::{ForgeOptions, SpecialScript};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
@@ -19,20 +19,6 @@ use crate::{BenchError, at, machine};
 
 /// Inputs the forge puts into one block at most, by room and with a margin.
 const FORGE_INPUTS_PER_BLOCK: u64 = 3_000;
-
-/// The first block that can spend a coinbase, and then some.
-const FIRST_WITH_INPUTS: u32 = 104;
-/// Blocks with inputs below those ahead: enough coins of every kind for them to spend.
-const BLOCKS_OF_INPUTS: u32 = 20;
-
-/// Blocks that are forged and not put into the files.
-#[derive(Clone, Copy, Debug)]
-pub struct Ahead {
-    /// How many.
-    pub blocks: u32,
-    /// Inputs of each, about; of recent years' transactions, which have 1.3 each.
-    pub inputs_per_block: u64,
-}
 
 /// A folder of its own, removed when dropped.
 pub struct Scratch(PathBuf);
@@ -101,24 +87,17 @@ impl Blocks {
         ))
     }
 
-    /// Forges a chain, and `ahead` more blocks that are in no file: their transactions are the unconfirmed ones.
-    pub fn forge_with_ahead(scratch: &Path, wish: &Ahead) -> Result<(Blocks, Vec<Vec<u8>>), BenchError> {
+    /// Files of these blocks of a regtest chain, the genesis block first.
+    pub fn of_bytes(scratch: &Path, blocks: Vec<Vec<u8>>) -> Result<Blocks, BenchError> {
         let folder = Scratch::new(scratch, "blocks")?;
-        let inputs = u64::from(BLOCKS_OF_INPUTS) * wish.inputs_per_block;
-        let blocks = FIRST_WITH_INPUTS + BLOCKS_OF_INPUTS;
-        let (mix, odd_permille) = (Mix::Recent, 0); // odd scripts are not relayed
-        let options = ForgeOptions { blocks, inputs, mix, odd_permille, ..ForgeOptions::default() };
-        eprintln!("forging {blocks} blocks with {inputs} inputs, and {} blocks ahead of them", wish.blocks);
-        let (pool, disk) = (Pool::new("forge", machine::cores()), SystemDisk::default());
-        let mut forge = Forge::new(&options, &pool)?;
-        let mut writer = Writer::new(&disk, folder.path(), &options)?;
-        writer.push(Params::of(Network::Regtest).genesis_block())?;
-        while let Some(block) = forge.next_block(&pool) {
-            writer.push(block.bytes)?;
+        let height = blocks.len() as u64 - 1;
+        let disk = SystemDisk::default();
+        let mut writer = Writer::new(&disk, folder.path(), &ForgeOptions::default())?;
+        for block in blocks {
+            writer.push(block)?;
         }
         writer.finish()?;
-        let ahead = (0..wish.blocks).map(|_| forge.extend(&pool).bytes).collect();
-        Ok((Blocks { folder: folder.path().to_owned(), height: Some(blocks.into()), _forged: Some(folder) }, ahead))
+        Ok(Blocks { folder: folder.path().to_owned(), height: Some(height), _forged: Some(folder) })
     }
 
     /// Where they are.

@@ -115,8 +115,8 @@ pub enum Event {
         height: u32,
         /// Its header.
         header: [u8; 80],
-        /// Scripts whose history changed since the tip before.
-        touched: Arc<HashSet<ScriptHash>>,
+        /// Scripts whose history changed since the tip before; none where they are too many to list.
+        touched: Option<Arc<HashSet<ScriptHash>>>,
         /// The height that stayed, where blocks were disconnected.
         reorganised_from: Option<u32>,
         /// Blocks that left the chain since the tip before, highest first.
@@ -156,10 +156,16 @@ pub struct TipBlock {
     pub block: Option<Arc<CheckedBlock>>,
 }
 
+/// Who hears of events.
+pub(crate) struct Subscriber {
+    sender: Sender<Event>,
+    tips_only: bool,
+}
+
 pub(crate) struct Shared {
     pub(crate) view: RwLock<Arc<View>>,
     pub(crate) status: Mutex<Status>,
-    pub(crate) subscribers: Mutex<Vec<Sender<Event>>>,
+    pub(crate) subscribers: Mutex<Vec<Subscriber>>,
     /// Transactions whose scripts the mempool has found valid, once there is one.
     pub(crate) known: Arc<OnceLock<Arc<ScriptMemory>>>,
     pub(crate) tips_told: AtomicU64,
@@ -187,8 +193,18 @@ impl Handle {
     /// Events from now on. A receiver that is dropped is forgotten at the next event. Who subscribes later hears first: what
     /// follows from the work of an earlier subscriber never comes before the event itself.
     pub fn subscribe(&self) -> Receiver<Event> {
+        self.subscribe_as(false)
+    }
+
+    /// The same, but new tips only. Whoever wants nothing else is not woken for headers and verdicts, just when those whom
+    /// peers wait for need the processor.
+    pub fn subscribe_tips(&self) -> Receiver<Event> {
+        self.subscribe_as(true)
+    }
+
+    fn subscribe_as(&self, tips_only: bool) -> Receiver<Event> {
         let (sender, receiver) = channel();
-        self.0.subscribers.lock().expect("no panic while held").insert(0, sender);
+        self.0.subscribers.lock().expect("no panic while held").insert(0, Subscriber { sender, tips_only });
         receiver
     }
 
@@ -218,7 +234,10 @@ impl Handle {
 
 impl Shared {
     pub(crate) fn publish(&self, event: &Event) {
-        self.subscribers.lock().expect("no panic while held").retain(|sender| sender.send(event.clone()).is_ok());
+        let is_tip = matches!(event, Event::NewTip { .. });
+        let hears = |subscriber: &Subscriber| is_tip || !subscriber.tips_only;
+        let mut subscribers = self.subscribers.lock().expect("no panic while held");
+        subscribers.retain(|subscriber| !hears(subscriber) || subscriber.sender.send(event.clone()).is_ok());
     }
 
     /// Ends the initial download for good once the tip is recent and has the least work (Core:

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use consensus::BlockError;
 use consensus::header::median_time_past;
+use primitives::OutPoint;
 use primitives::script::is_unspendable;
-use primitives::{OutPoint, ScriptHash};
 use stdx::pool::Ticket;
 use store::blockfiles::BlockFilesError;
 use store::{Fact, Fetch, StoreError, TxEntry};
@@ -370,7 +370,7 @@ impl Chain {
             self.news.joined(block.height, &block.checked);
             let created = parsed.txs().flat_map(|tx| tx.outputs().map(|output| output.script).collect::<Vec<_>>());
             let scripts = created.chain(block.spent.iter().map(|coin| coin.script));
-            self.news.touched.extend(scripts.filter(|script| !is_unspendable(script)).map(ScriptHash::of));
+            self.news.touch(scripts.filter(|script| !is_unspendable(script)));
         }
     }
 

@@ -88,7 +88,7 @@ impl Chain {
         let script_hash = primitives::ScriptHash::of(script);
         self.batch.history_deleted.push((view.tag_key().tag(&script_hash), tx_num));
         if self.following {
-            self.news.touched.insert(script_hash);
+            self.news.touch(std::iter::once(script));
         }
     }
 }

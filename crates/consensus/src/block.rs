@@ -6,6 +6,7 @@
 //! Source: Bitcoin Core, `validation.cpp` (`CheckBlock`, `ContextualCheckBlock`, `CheckWitnessMalleation`).
 
 use std::fmt;
+use std::sync::Arc;
 
 use primitives::hash::{merkle_root, sha256d_parts};
 use primitives::sha256::sha256d_many;
@@ -30,6 +31,8 @@ pub struct CheckedBlock {
     facts: Vec<tx::Facts>,
     stripped_bytes: usize,
     witness: WitnessVerdict,
+    /// Where somebody knew them: they are not kept for the sake of blocks that wait by the thousand.
+    wtxids: Option<Arc<Vec<Wtxid>>>,
 }
 
 impl fmt::Debug for CheckedBlock {
@@ -68,9 +71,12 @@ impl CheckedBlock {
         &self.txids
     }
 
-    /// Ids with witnesses, hashed anew; zero stands for the coinbase's.
+    /// Ids with witnesses, hashed anew unless they were known; zero stands for the coinbase's.
     pub fn wtxids(&self) -> Vec<Wtxid> {
-        witness_leaves(&self.block, &self.txids).into_iter().map(Wtxid).collect()
+        match &self.wtxids {
+            Some(known) => known.to_vec(),
+            None => witness_leaves(&self.block, &self.txids).into_iter().map(Wtxid).collect(),
+        }
     }
 
     /// What the context-free pass learned of each transaction, in order.
@@ -92,14 +98,35 @@ pub fn check(block: Block, params: &Params) -> Result<CheckedBlock, BlockError> 
     if !signet::is_solved(&block, &hash, &txids, params) {
         return Err(BlockError::SignetSolution {});
     }
-    check_contents(block, hash, txids)
+    check_contents(block, hash, txids, None)
+}
+
+/// The same for a block that was put together of known transactions, so that nothing is hashed twice: the caller has hashed
+/// these very bytes. `wtxids` begin with anything for the coinbase.
+pub fn check_identified(
+    block: Block,
+    txids: Vec<Txid>,
+    mut wtxids: Vec<Wtxid>,
+    params: &Params,
+) -> Result<CheckedBlock, BlockError> {
+    assert!(block.tx_count() == txids.len() && txids.len() == wtxids.len(), "an id for each transaction");
+    let hash = block.header().hash();
+    header::check_proof_of_work(&hash, block.header().bits, params)?;
+    if !signet::is_solved(&block, &hash, &txids, params) {
+        return Err(BlockError::SignetSolution {});
+    }
+    // The commitment cannot cover the coinbase that holds it: zero stands in for that one.
+    if let Some(first) = wtxids.first_mut() {
+        *first = Wtxid([0; 32]);
+    }
+    check_contents(block, hash, txids, Some(wtxids))
 }
 
 /// Judges a block that nobody has mined yet: neither proof of work nor signet solution are asked for (Core:
 /// `TestBlockValidity`).
 pub fn check_unmined(block: Block) -> Result<CheckedBlock, BlockError> {
     let (hash, txids) = (block.header().hash(), txids_of(&block));
-    check_contents(block, hash, txids)
+    check_contents(block, hash, txids, None)
 }
 
 /// Judges nothing but whether the transactions are those the header commits to (Core: `IsBlockMutated`).
@@ -111,12 +138,17 @@ fn txids_of(block: &Block) -> Vec<Txid> {
     sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts()).into_iter().map(Txid).collect()
 }
 
-fn check_contents(block: Block, hash: BlockHash, txids: Vec<Txid>) -> Result<CheckedBlock, BlockError> {
+fn check_contents(
+    block: Block,
+    hash: BlockHash,
+    txids: Vec<Txid>,
+    wtxids: Option<Vec<Wtxid>>,
+) -> Result<CheckedBlock, BlockError> {
     check_merkle_root(&block, &txids)?;
     let stripped_bytes = check_shape(&block)?;
     let facts = check_transactions(&block, &txids)?;
-    let witness = judge_witnesses(&block, &txids);
-    Ok(CheckedBlock { block, hash, txids, facts, stripped_bytes, witness })
+    let witness = judge_witnesses(&block, &txids, wtxids.as_deref());
+    Ok(CheckedBlock { block, hash, txids, facts, stripped_bytes, witness, wtxids: wtxids.map(Arc::new) })
 }
 
 fn check_merkle_root(block: &Block, txids: &[Txid]) -> Result<(), BlockError> {
@@ -162,27 +194,30 @@ pub fn commitment_output(coinbase: &Tx<'_>) -> Option<usize> {
 }
 
 /// Hashes the witnesses, where the coinbase commits to them.
-fn judge_witnesses(block: &Block, txids: &[Txid]) -> WitnessVerdict {
+fn judge_witnesses(block: &Block, txids: &[Txid], wtxids: Option<&[Wtxid]>) -> WitnessVerdict {
     let coinbase = block.tx(0);
     let first_witness = block.txs().position(|tx| tx.has_witness());
     match commitment_output(&coinbase) {
         None => WitnessVerdict::Uncommitted { first_witness },
         Some(vout) => {
-            let verdict = check_commitment(block, txids, coinbase.output(vout).script);
+            // The commitment cannot cover the coinbase that holds it: zero stands in for that one.
+            let leaves = || match wtxids {
+                Some(known) => known.iter().map(|wtxid| wtxid.0).collect(),
+                None => witness_leaves(block, txids),
+            };
+            let verdict = check_commitment(block, leaves, coinbase.output(vout).script);
             WitnessVerdict::Committed { first_witness, verdict }
         }
     }
 }
 
-fn check_commitment(block: &Block, txids: &[Txid], script: &[u8]) -> Result<(), BlockError> {
+fn check_commitment(block: &Block, leaves: impl FnOnce() -> Vec<[u8; 32]>, script: &[u8]) -> Result<(), BlockError> {
     let mut stack = block.tx(0).input(0).witness();
     let (Some(reserved), None) = (stack.next(), stack.next()) else { return Err(BlockError::WitnessNonce {}) };
     if reserved.len() != 32 {
         return Err(BlockError::WitnessNonce {});
     }
-    // The commitment cannot cover the coinbase that holds it: zero stands in for that one.
-    let leaves = witness_leaves(block, txids);
-    let commitment = sha256d_parts(&[&merkle_root(&leaves).0, reserved]);
+    let commitment = sha256d_parts(&[&merkle_root(&leaves()).0, reserved]);
     if commitment == script[6..COMMITMENT_BYTES] { Ok(()) } else { Err(BlockError::WitnessCommitment {}) }
 }
 

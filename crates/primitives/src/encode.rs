@@ -21,7 +21,7 @@ pub enum ParseError {
     NonCanonicalSize,
     /// A CompactSize above [`COMPACT_SIZE_MAX`].
     SizeTooLarge,
-    /// The witness flag byte is not 1 (Core: "Unknown transaction optional data").
+    /// The witness flags are others than 1 (Core: "Unknown transaction optional data").
     UnknownWitnessFlag,
     /// A transaction marked as carrying witnesses has none (Core: "Superfluous witness record").
     SuperfluousWitness,
@@ -37,7 +37,7 @@ impl fmt::Display for ParseError {
             ParseError::Short => "the bytes end inside a value",
             ParseError::NonCanonicalSize => "a size is written with more bytes than it needs",
             ParseError::SizeTooLarge => "a size is above 0x02000000",
-            ParseError::UnknownWitnessFlag => "the witness flag is not 1",
+            ParseError::UnknownWitnessFlag => "a witness flag nobody knows",
             ParseError::SuperfluousWitness => "witnesses are announced and all of them are empty",
             ParseError::TrailingBytes => "bytes are left after the last value",
             ParseError::TooLarge => "more bytes than a block may have",

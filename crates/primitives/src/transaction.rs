@@ -101,15 +101,12 @@ impl Layout {
         let (first_input, first_output) = (self.inputs.len() as u32, self.outputs.len() as u32);
         reader.take(4)?;
         let mut input_count = self.push_inputs(reader)?;
-        let mut has_witness = false;
+        let mut flags = 0;
         // BIP 144: no inputs, then a flag. Core reads a zero flag as "no outputs either".
         if input_count == 0 {
             let flag = reader.u8()?;
             if flag != 0 {
-                if flag != 1 {
-                    return Err(ParseError::UnknownWitnessFlag);
-                }
-                has_witness = true;
+                flags = flag;
                 input_count = self.push_inputs(reader)?;
                 self.push_outputs(reader)?;
             }
@@ -117,8 +114,12 @@ impl Layout {
             self.push_outputs(reader)?;
         }
         let body_end = reader.position() as u32;
+        let has_witness = flags & 1 != 0;
         if has_witness {
             self.read_witnesses(reader, first_input as usize, input_count)?;
+        }
+        if flags & !1 != 0 {
+            return Err(ParseError::UnknownWitnessFlag);
         }
         reader.take(4)?;
         let end = reader.position() as u32;
@@ -532,7 +533,10 @@ mod tests {
             assert_eq!(got.map(|t| (t.tx().input_count(), t.tx().output_count())), want);
         }
         check("01000000000000000000", Ok((0, 0)));
-        check("010000000002", Err(ParseError::UnknownWitnessFlag));
+        check("010000000002", Err(ParseError::Short));
+        // Flags nobody knows are found behind the witnesses, where there are any.
+        check("0100000000020000ffffffff", Err(ParseError::UnknownWitnessFlag));
+        check("0100000000030000ffffffff", Err(ParseError::SuperfluousWitness));
         // Flag 1, no inputs, no outputs: the witness announced is empty.
         check("0100000000010000ffffffff", Err(ParseError::SuperfluousWitness));
     }

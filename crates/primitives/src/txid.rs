@@ -28,23 +28,21 @@ pub fn stripped_parts_of(bytes: &[u8]) -> Result<Parts<'_>, ParseError> {
     let mut reader = Reader::new(bytes);
     reader.take(4)?;
     let mut input_count = skip_inputs(&mut reader)?;
-    let mut has_witness = false;
-    if input_count == 0 {
-        has_witness = match reader.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(ParseError::UnknownWitnessFlag),
-        };
-    }
-    if has_witness {
+    let has_marker = input_count == 0;
+    let flags = if has_marker { reader.u8()? } else { 0 };
+    if flags != 0 {
         input_count = skip_inputs(&mut reader)?;
     }
-    if has_witness || input_count > 0 {
+    let has_witness = flags & 1 != 0;
+    if flags != 0 || !has_marker {
         skip_outputs(&mut reader)?;
     }
     let body_end = reader.position();
     if has_witness {
         skip_witnesses(&mut reader, input_count)?;
+    }
+    if flags & !1 != 0 {
+        return Err(ParseError::UnknownWitnessFlag);
     }
     reader.take(4)?;
     if reader.left() > 0 {

@@ -181,7 +181,7 @@ impl View for PlainView {
 /// What the writer would tell; the blocks themselves are left out.
 fn new_tip(height: u32, header: [u8; 80], touched: HashSet<ScriptHash>, reorganised_from: Option<u32>) -> Event {
     let none = || Arc::from(Vec::new());
-    let touched = Arc::new(touched);
+    let touched = Some(Arc::new(touched));
     Event::NewTip { number: 0, height, header, touched, reorganised_from, disconnected: none(), connected: none() }
 }
 

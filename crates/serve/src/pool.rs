@@ -232,7 +232,7 @@ impl needs::Mempool for Pool {
         let Some(transactions) = parsed(transactions) else {
             return TriedTogether { package_error: None, each: Vec::new() };
         };
-        let result = self.current().write().test_package(&transactions, self.host.unix_s());
+        let result = self.current().test_package(&transactions, self.host.unix_s());
         // One that failed by itself says so itself.
         let error = result.reject.as_ref().filter(|reject| **reject != PackageReject::TransactionFailed);
         together(&transactions, &result, error.map(PackageReject::to_string))
@@ -262,8 +262,8 @@ impl needs::Mempool for Pool {
             return TriedTogether { package_error: None, each: Vec::new() };
         };
         let most = rate_sat_per_kvb_max.map(FeeRate::per_kvb);
+        let result = self.current().accept_package(&transactions, self.host.unix_s(), most);
         let mut mempool = self.current().write();
-        let result = mempool.accept_package(&transactions, self.host.unix_s(), most);
         // Those that were here before are offered to peers again, as Core does; the others are told as they come.
         let known = |(_, verdict): &&(_, Verdict)| {
             matches!(verdict, Verdict::InMempool { .. } | Verdict::DifferentWitness { .. })

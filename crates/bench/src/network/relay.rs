@@ -2,32 +2,34 @@
 //!
 //! In:     [`RelayOptions`].
 //! Out:    milliseconds from the first byte of a compact block sent to the node until another peer has its announcement
-//!         whole; how it was announced.
+//!         whole, and until JSON-RPC says that it is the tip; how it was announced.
 //! Fails:  when a node does not announce the block.
 //!
 //! Two scripted peers, plain frames: one sends, both have told the node that they want compact blocks at once, and that they
 //! have the block before. All transactions were handed in before by JSON-RPC; how many were taken is told. Nodes take
-//! turns, block by block, and their clocks stand a minute behind each block's time.
+//! turns to be first, block by block, and their clocks stand a minute behind each block's time.
 
 use std::time::Instant;
 
 use net::Message;
 use net::wire::{BlockTxs, CompactBlock, TxList};
-use primitives::{Block, BlockHash, Network, Params};
+use primitives::{Block, BlockHash, Network, Params, Transaction};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::scripted::Scripted;
 use crate::arguments::RelayOptions;
-use crate::mempool::{start_ours, transactions};
-use crate::nodes::bitcoind::{self, Bitcoind};
-use crate::nodes::{Process, Rpc};
+use crate::nodes::{Process, Rpc, bitcoind};
 use crate::report::{self, Table, count, least, median};
-use crate::sample::{Ahead, Blocks, Scratch};
+use crate::sample::{Blocks, Scratch};
+use crate::unconfirmed::acceptance::{How, start_ours, start_theirs};
+use crate::unconfirmed::offered::{Offered, Wish};
 use crate::{BenchError, machine};
 
 /// Memory budget of our node, in MiB.
 const MEMORY_MIB: u64 = 1_024;
+/// Of a hundred transactions, those that spend from another of the same block or one before.
+const CHILDREN_PERCENT: u64 = 15;
 
 /// One block relayed by one node.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +44,8 @@ struct Relayed {
     /// The announcement the other peer got.
     announced_by: &'static str,
     milliseconds: f64,
+    /// Until JSON-RPC, asked again and again from the announcement on, said that it is the tip.
+    tip_milliseconds: f64,
 }
 
 struct Node {
@@ -56,25 +60,31 @@ struct Node {
 /// Starts the nodes, relays, prints, writes.
 pub fn bench(options: &RelayOptions) -> Result<(), BenchError> {
     let machine = machine::describe();
-    let wish = Ahead { blocks: options.blocks + 1, inputs_per_block: options.inputs };
-    let (blocks, ahead) = Blocks::forge_with_ahead(&options.scratch, &wish)?;
+    let count = (options.transactions * u64::from(options.blocks)) as usize;
+    let mut offered = Offered::make(&options.scratch, &Wish { count, children_percent: CHILDREN_PERCENT, seed: 1 })?;
     let scratch = Scratch::new(&options.scratch, "relay")?;
-    // The first one is handed to the nodes, so that their tip is new.
-    let (handed, ahead) = ahead.split_first().expect("one more than asked for");
-    let mut nodes = start(options, &blocks, handed, &scratch)?;
-    let first = blocks.height()? + 2;
+    let mut nodes = start(options, &offered.blocks, &offered.first, &scratch)?;
+    let first = offered.blocks.height()? + 2;
     let mut runs = Vec::new();
-    for (height, bytes) in (first..).zip(ahead) {
-        for node in &mut nodes {
-            let run = relay(node, height, bytes)?;
-            eprintln!("block {height}, {}: {:.1} ms by {}", node.name, run.milliseconds, run.announced_by);
+    let txs = offered.txs.clone();
+    for (height, txs) in (first..).zip(txs.chunks(options.transactions as usize)) {
+        let bytes = offered.block_of(txs);
+        // Who was first last time is last now: what a node leaves behind in the machine's caches hurts both.
+        for turn in 0..nodes.len() {
+            let at = (turn + height as usize) % nodes.len();
+            let node = &mut nodes[at];
+            let run = relay(node, height, txs, &bytes)?;
+            eprintln!(
+                "block {height}, {}: relayed in {:.1} ms by {}, tip in {:.1} ms",
+                node.name, run.milliseconds, run.announced_by, run.tip_milliseconds
+            );
             runs.push(run);
         }
     }
     let summary = summary(&runs);
     print!("{}", table(&runs).text());
     let settings = json!({
-        "blocks": options.blocks, "inputs_per_block": options.inputs, "threads": options.threads,
+        "blocks": options.blocks, "transactions": options.transactions, "threads": options.threads,
         "bitcoind": options.bitcoind.as_deref().map(bitcoind::version).transpose()?,
     });
     let report =
@@ -83,11 +93,11 @@ pub fn bench(options: &RelayOptions) -> Result<(), BenchError> {
 }
 
 fn start(options: &RelayOptions, blocks: &Blocks, handed: &[u8], scratch: &Scratch) -> Result<Vec<Node>, BenchError> {
-    let (ours, rpc, p2p) = start_ours(blocks, scratch.path(), options.threads, MEMORY_MIB)?;
+    let how = How { threads: options.threads, memory_mib: MEMORY_MIB, core: None, mempool_mb: None };
+    let (ours, rpc, p2p) = start_ours(blocks, scratch.path(), how)?;
     let mut nodes = vec![connect("assay", ours.process, rpc, p2p, handed)?];
     if let Some(program) = &options.bitcoind {
-        let folder = scratch.path().join("bitcoind");
-        let theirs = Bitcoind::start(program, &folder, blocks, options.threads, blocks.height()?)?;
+        let theirs = start_theirs(program, blocks, scratch.path(), how)?;
         nodes.push(connect("bitcoind", theirs.process, theirs.rpc, theirs.p2p, handed)?);
     }
     Ok(nodes)
@@ -122,15 +132,14 @@ fn connect(
 }
 
 /// Hands the block's transactions in, then the block, and waits until the other peer hears of it.
-fn relay(node: &mut Node, height: u64, bytes: &[u8]) -> Result<Relayed, BenchError> {
+fn relay(node: &mut Node, height: u64, offered: &[Transaction], bytes: &[u8]) -> Result<Relayed, BenchError> {
     let block = Block::parse(bytes.to_vec()).map_err(|error| BenchError::Wrong(format!("a forged block: {error}")))?;
     let hash = block.header().hash();
-    let offered = transactions(&[bytes.to_vec()])?;
     // What the node asked meanwhile is answered before its clock jumps, or it would find its peers too slow.
     node.from.settle()?;
     node.to.settle()?;
     node.rpc.set_time_of(bytes)?;
-    for tx in &offered {
+    for tx in offered {
         node.rpc.answer("sendrawtransaction", json!([stdx::hex::encode(tx.tx().raw()), 0]))?;
     }
     let known = node.rpc.call("getmempoolinfo", json!([]))?["size"].as_u64().unwrap_or(0);
@@ -145,11 +154,21 @@ fn relay(node: &mut Node, height: u64, bytes: &[u8]) -> Result<Relayed, BenchErr
     let announced_by = announces(&message, &hash).expect("it was waited for");
     // The next block builds on this one being there.
     while node.rpc.call("getblockcount", json!([]))? != height {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(std::time::Duration::from_micros(200));
     }
+    let tip_milliseconds = before.elapsed().as_secs_f64() * 1e3;
     let milliseconds = when.duration_since(before).as_secs_f64() * 1e3;
     let transactions = offered.len() as u64;
-    Ok(Relayed { node: node.name, height, transactions, known, asked_for, announced_by, milliseconds })
+    Ok(Relayed {
+        node: node.name,
+        height,
+        transactions,
+        known,
+        asked_for,
+        announced_by,
+        milliseconds,
+        tip_milliseconds,
+    })
 }
 
 /// Both peers show that they have the block before: only to such a node announces at once.
@@ -190,27 +209,45 @@ fn of<'a>(runs: &'a [Relayed], node: &str) -> Vec<&'a Relayed> {
     runs.iter().filter(|run| run.node == node).collect()
 }
 
-fn times(runs: &[Relayed], node: &str) -> Vec<f64> {
-    of(runs, node).iter().map(|run| run.milliseconds).collect()
+fn times(runs: &[Relayed], node: &str, time: fn(&Relayed) -> f64) -> Vec<f64> {
+    of(runs, node).iter().map(|run| time(run)).collect()
 }
 
 fn summary(runs: &[Relayed]) -> Value {
-    let (ours, theirs) = (times(runs, "assay"), times(runs, "bitcoind"));
-    let figures =
-        |times: &[f64]| (!times.is_empty()).then(|| json!({ "median_ms": median(times), "least_ms": least(times) }));
-    let ratio = (!theirs.is_empty())
-        .then(|| json!({ "by_median": median(&theirs) / median(&ours), "by_least": least(&theirs) / least(&ours) }));
-    json!({ "assay": figures(&ours), "bitcoind": figures(&theirs), "times_as_fast": ratio })
+    let compare = |time: fn(&Relayed) -> f64| {
+        let (ours, theirs) = (times(runs, "assay", time), times(runs, "bitcoind", time));
+        let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+        let figures = |times: &[f64]| {
+            (!times.is_empty())
+                .then(|| json!({ "median_ms": median(times), "least_ms": least(times), "most_ms": most(times) }))
+        };
+        let ratio = (!theirs.is_empty()).then(
+            || json!({ "by_median": median(&theirs) / median(&ours), "by_least": least(&theirs) / least(&ours) }),
+        );
+        json!({ "assay": figures(&ours), "bitcoind": figures(&theirs), "times_as_fast": ratio })
+    };
+    json!({ "relayed": compare(|run| run.milliseconds), "tip": compare(|run| run.tip_milliseconds) })
 }
 
 fn table(runs: &[Relayed]) -> Table {
-    let headings = ["node", "blocks", "transactions", "known", "asked for", "announced by", "median ms", "least ms"];
+    let headings = [
+        "node",
+        "blocks",
+        "transactions",
+        "known",
+        "asked for",
+        "announced by",
+        "median ms",
+        "least ms",
+        "tip median ms",
+        "tip least ms",
+    ];
     let mut table = Table::new(&headings);
     for node in ["assay", "bitcoind"] {
         let all = of(runs, node);
         let Some(last) = all.last() else { continue };
         let mean = |figure: fn(&Relayed) -> u64| all.iter().map(|run| figure(run)).sum::<u64>() / all.len() as u64;
-        let times = times(runs, node);
+        let (relayed, tip) = (times(runs, node, |run| run.milliseconds), times(runs, node, |run| run.tip_milliseconds));
         table.row(vec![
             node.to_owned(),
             all.len().to_string(),
@@ -218,8 +255,10 @@ fn table(runs: &[Relayed]) -> Table {
             count(mean(|run| run.known)),
             count(mean(|run| run.asked_for)),
             last.announced_by.to_owned(),
-            format!("{:.1}", median(&times)),
-            format!("{:.1}", least(&times)),
+            format!("{:.1}", median(&relayed)),
+            format!("{:.1}", least(&relayed)),
+            format!("{:.1}", median(&tip)),
+            format!("{:.1}", least(&tip)),
         ]);
     }
     table
@@ -239,11 +278,15 @@ mod tests {
             asked_for: 0,
             announced_by: "cmpctblock",
             milliseconds,
+            tip_milliseconds: 2.0 * milliseconds,
         };
         let ours = [run("assay", 10.0), run("assay", 30.0), run("assay", 20.0)];
-        assert!(summary(&ours)["times_as_fast"].is_null());
+        assert!(summary(&ours)["relayed"]["times_as_fast"].is_null());
         let both = [&ours[..], &[run("bitcoind", 60.0), run("bitcoind", 40.0)]].concat();
-        assert_eq!(summary(&both)["times_as_fast"], json!({ "by_median": 2.5, "by_least": 4.0 }));
+        for time in ["relayed", "tip"] {
+            assert_eq!(summary(&both)[time]["times_as_fast"], json!({ "by_median": 2.5, "by_least": 4.0 }));
+        }
+        assert_eq!(summary(&both)["tip"]["assay"]["most_ms"], json!(60.0));
     }
 
     #[test]

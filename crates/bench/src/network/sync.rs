@@ -146,6 +146,8 @@ fn settings(options: &SyncOptions) -> AssaySettings {
         engine: options.crew.engine.to_string(),
         p2p: P2p::Off,
         rpc: None,
+        mempool_mb: None,
+        core: None,
     }
 }
 

@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::process::bound;
 use super::{Process, Rpc};
 use crate::measure::Usage;
 use crate::{BenchError, at};
@@ -55,6 +55,10 @@ pub struct AssaySettings {
     pub p2p: P2p,
     /// It answers JSON-RPC, on a port that was free a moment ago.
     pub rpc: Option<SocketAddr>,
+    /// Its mempool's bound, in MB; none: as many as by itself.
+    pub mempool_mb: Option<u64>,
+    /// The core it is bound to.
+    pub core: Option<u32>,
 }
 
 /// A running node.
@@ -69,13 +73,16 @@ impl Assay {
     pub fn start(name: &str, settings: &AssaySettings) -> Result<Assay, BenchError> {
         fs::create_dir_all(&settings.datadir).map_err(at(&settings.datadir))?;
         let program = env::current_exe().map_err(at("own program"))?;
-        let mut command = Command::new(program);
+        let mut command = bound(&program, settings.core);
         command.args(["run", "--chain", &settings.chain, "--log-level", "warn", "--electrum-listen", "off"]);
         command.args(["--threads", &settings.threads.to_string(), "--memory-mib", &settings.memory_mib.to_string()]);
         command.args(["--sig-engine", &settings.engine, "--p2p-seeds", "off"]);
         command.arg("--datadir").arg(&settings.datadir);
         let rpc = settings.rpc.map_or("off".to_owned(), |address| address.to_string());
         command.args(["--rpc-listen", &rpc]);
+        if let Some(mempool_mb) = settings.mempool_mb {
+            command.args(["--mempool-mb", &mempool_mb.to_string()]);
+        }
         if let Some(folder) = &settings.blocks_from {
             command.arg("--blocks-from").arg(folder);
         }

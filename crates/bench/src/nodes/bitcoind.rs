@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::process::bound;
 use super::{Process, Rpc};
 use crate::sample::Blocks;
 use crate::{BenchError, at};
@@ -49,6 +50,19 @@ impl Bitcoind {
         threads: usize,
         height: u64,
     ) -> Result<Bitcoind, BenchError> {
+        Bitcoind::start_with(program, datadir, blocks, threads, height, None, &[])
+    }
+
+    /// The same, bound to a core, with more arguments.
+    pub fn start_with(
+        program: &Path,
+        datadir: &Path,
+        blocks: &Blocks,
+        threads: usize,
+        height: u64,
+        core: Option<u32>,
+        more: &[String],
+    ) -> Result<Bitcoind, BenchError> {
         let folder: PathBuf = datadir.join("regtest").join("blocks");
         let is_first = !folder.exists();
         if is_first {
@@ -57,7 +71,8 @@ impl Bitcoind {
         let (rpc, p2p) = (free_address()?, free_address()?);
         let cookie = datadir.join("regtest").join(".cookie");
         let _ = fs::remove_file(&cookie); // of an earlier start that was killed
-        let mut command = Command::new(program);
+        let mut command = bound(program, core);
+        command.args(more);
         command.arg(format!("-datadir={}", datadir.display()));
         command.args(["-regtest", "-server=1", "-txindex=1", "-dbcache=450", "-assumevalid=0", "-persistmempool=0"]);
         command.args(["-rpcbind=127.0.0.1", "-rpcallowip=127.0.0.1", "-listenonion=0", "-dnsseed=0", "-fixedseeds=0"]);

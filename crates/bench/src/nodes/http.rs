@@ -48,14 +48,19 @@ impl Rpc {
         serde_json::from_slice(&bytes).map_err(|error| BenchError::Wrong(format!("{method}: {error}")))
     }
 
-    /// Takes the node to the day of this block, and the block to the node; one that has it already is content.
+    /// Takes the node to the day of this block, and the block to the node, until it counts as following; one that has it
+    /// already is content.
     pub fn step_onto(&mut self, block: &[u8]) -> Result<(), BenchError> {
         self.set_time_of(block)?;
         let answer = self.call("submitblock", json!([stdx::hex::encode(block)]))?;
-        match answer.as_str() {
-            None | Some("duplicate") => Ok(()),
-            Some(word) => Err(BenchError::Wrong(format!("submitblock: {word}"))),
+        if let Some(word) = answer.as_str().filter(|word| *word != "duplicate") {
+            return Err(BenchError::Wrong(format!("submitblock: {word}")));
         }
+        // Until then nobody takes transactions.
+        while self.call("getblockchaininfo", json!([]))?["initialblockdownload"] == true {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Sets the node's clock a minute behind the time of this block: a forged chain ends years ago, and nobody relays for

@@ -4,6 +4,7 @@
 //! Out:    its process, what it took so far, its end.
 //! Fails:  when it cannot be started, or has ended.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,26 @@ use crate::{BenchError, at};
 
 /// Longest wait for anything a node is to do.
 pub const PATIENCE: Duration = Duration::from_secs(1_800);
+
+/// The command that runs a program, bound to one core where one is named (`taskset`, which becomes the program).
+pub fn bound(program: &Path, core: Option<u32>) -> Command {
+    let Some(core) = core else { return Command::new(program) };
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).arg(program);
+    command
+}
+
+/// Keeps this process away from the core that nodes are bound to.
+pub fn keep_off(core: u32, cores: usize) -> Result<(), BenchError> {
+    let others: Vec<String> = (0..cores as u32).filter(|other| *other != core).map(|other| other.to_string()).collect();
+    let mut command = Command::new("taskset");
+    command.args(["-a", "-c", "-p", &others.join(","), &std::process::id().to_string()]).stdout(Stdio::null());
+    let status = command.status().map_err(at("taskset"))?;
+    match status.success() && !others.is_empty() {
+        true => Ok(()),
+        false => Err(BenchError::Usage(format!("--core {core}: this kit cannot be kept off it"))),
+    }
+}
 
 /// A running program, killed when it is dropped.
 pub struct Process {
@@ -34,6 +55,11 @@ impl Process {
     pub fn usage(&self) -> Result<Usage, BenchError> {
         let usage = measure::of_process(self.child.id())?;
         Ok(Usage { wall_s: self.started.elapsed().as_secs_f64(), ..usage })
+    }
+
+    /// Memory it holds now, and the most it ever held, in bytes.
+    pub fn memory_bytes(&self) -> Result<(u64, u64), BenchError> {
+        measure::memory_of_process(self.child.id())
     }
 
     /// A failure of this program.

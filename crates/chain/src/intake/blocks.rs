@@ -188,21 +188,46 @@ impl Shared {
         let params = &self.intake.params;
         // What is found before its place in the chain is looked at says nothing about the header: should the bytes of a block
         // be malleable in a way that nobody knows of, a good block is not lost for it (Core: `ProcessNewBlock`).
-        let checked = block::check(block, params).map_err(|error| (error, false)).and_then(|checked| {
-            let judged = block::check_contextual(&checked, ground.height, ground.median_time_past_s, params);
-            judged.map(|()| checked).map_err(|error| (error, condemns_header(&error)))
-        });
-        match checked {
-            Ok(checked) => self.store_block(checked, ground.height),
-            Err((error, header_invalid)) => {
-                log::error!(target: "validation", "ProcessNewBlock: AcceptBlock FAILED ({}, {})", error.reject_reason(), error.detail());
-                if header_invalid {
-                    self.condemn(&header, hash);
-                }
-                self.publish(&Event::BlockJudged { hash, height: ground.height, verdict: Err(error) });
-                Acceptance::Refused { hash, error, header_invalid }
-            }
+        match block::check(block, params) {
+            Ok(checked) => self.place_block(checked, &ground),
+            Err(error) => self.refuse_block(&header, hash, &ground, error, false),
         }
+    }
+
+    /// Stores a block that was checked without state already; runs on the pool.
+    fn take_checked(&self, checked: CheckedBlock, proof: WorkProof) -> Acceptance {
+        if self.intake.own.is_none() {
+            return Acceptance::NotKept;
+        }
+        match self.find_ground(checked.header(), *checked.hash(), proof) {
+            Ok(ground) => self.place_block(checked, &ground),
+            Err(why) => why,
+        }
+    }
+
+    /// Judges a checked block by its place, and stores it.
+    fn place_block(&self, checked: CheckedBlock, ground: &Ground) -> Acceptance {
+        let params = &self.intake.params;
+        match block::check_contextual(&checked, ground.height, ground.median_time_past_s, params) {
+            Ok(()) => self.store_block(checked, ground.height),
+            Err(error) => self.refuse_block(checked.header(), *checked.hash(), ground, error, condemns_header(&error)),
+        }
+    }
+
+    fn refuse_block(
+        &self,
+        header: &Header,
+        hash: BlockHash,
+        ground: &Ground,
+        error: BlockError,
+        header_invalid: bool,
+    ) -> Acceptance {
+        log::error!(target: "validation", "ProcessNewBlock: AcceptBlock FAILED ({}, {})", error.reject_reason(), error.detail());
+        if header_invalid {
+            self.condemn(header, hash);
+        }
+        self.publish(&Event::BlockJudged { hash, height: ground.height, verdict: Err(error) });
+        Acceptance::Refused { hash, error, header_invalid }
     }
 
     /// What needs no look at the transactions: the header, whether the block is here already, and where it belongs.
@@ -313,16 +338,50 @@ impl Handle {
         proof: WorkProof,
         done: impl FnOnce(Acceptance) + Send + 'static,
     ) -> Result<(), QueueFull> {
-        let (intake, length) = (&self.0.intake, bytes.len() as u64);
-        let before = intake.queued_bytes.fetch_add(length, Ordering::SeqCst);
-        // One block is always taken, however small the queue.
-        if before > 0 && before + length > intake.queued_bytes_max {
-            intake.queued_bytes.fetch_sub(length, Ordering::SeqCst);
+        let length = bytes.len() as u64;
+        if !self.has_room(length) {
             return Err(QueueFull(bytes));
         }
-        let shared = self.0.clone();
+        self.take_later(length, move |shared| shared.take_block(bytes, proof), done);
+        Ok(())
+    }
+
+    /// The same for a block that was checked without state already.
+    pub fn submit_checked(
+        &self,
+        checked: CheckedBlock,
+        proof: WorkProof,
+        done: impl FnOnce(Acceptance) + Send + 'static,
+    ) -> Result<(), QueueFull> {
+        let length = checked.block().bytes().len() as u64;
+        if !self.has_room(length) {
+            return Err(QueueFull(checked.block().bytes().to_vec()));
+        }
+        self.take_later(length, move |shared| shared.take_checked(checked, proof), done);
+        Ok(())
+    }
+
+    /// Takes room in the queue; false where there is none.
+    fn has_room(&self, length: u64) -> bool {
+        let intake = &self.0.intake;
+        let before = intake.queued_bytes.fetch_add(length, Ordering::SeqCst);
+        // One block is always taken, however small the queue.
+        let is_full = before > 0 && before + length > intake.queued_bytes_max;
+        if is_full {
+            intake.queued_bytes.fetch_sub(length, Ordering::SeqCst);
+        }
+        !is_full
+    }
+
+    fn take_later(
+        &self,
+        length: u64,
+        take: impl FnOnce(&Shared) -> Acceptance + Send + 'static,
+        done: impl FnOnce(Acceptance) + Send + 'static,
+    ) {
+        let (intake, shared) = (&self.0.intake, self.0.clone());
         let ticket = intake.pool.submit(move || {
-            let acceptance = shared.take_block(bytes, proof);
+            let acceptance = take(&shared);
             shared.intake.queued_bytes.fetch_sub(length, Ordering::SeqCst);
             done(acceptance);
         });
@@ -332,7 +391,6 @@ impl Handle {
         if intake.pool.threads() == 1 {
             intake.signal.ring();
         }
-        Ok(())
     }
 
     /// Hands a block in; the answer comes when the writer has tried it and committed what followed, as `submitblock`

@@ -153,7 +153,7 @@ fn info(tree: &HeaderTree, id: NodeId) -> HeaderInfo {
 
 impl Shared {
     /// Takes headers in order until one cannot be taken.
-    fn take_headers(&self, headers: &[Header], proof: WorkProof) -> HeadersAnswer {
+    fn take_headers(&self, headers: &[Header], proof: WorkProof, publishes: bool) -> HeadersAnswer {
         let hashes: Vec<BlockHash> = headers.iter().map(Header::hash).collect();
         let mut answer = HeadersAnswer { added: 0, known: 0, last: None, best_changed: false, stop: None };
         if let Some(work) = self.intake.low_work(headers, &hashes, proof) {
@@ -174,12 +174,15 @@ impl Shared {
         let best = info(&tree, tree.best_header());
         drop(tree);
         if answer.best_changed {
-            self.announce_header(best);
+            self.note_header(&best);
+            if publishes {
+                self.publish_header(&best);
+            }
         }
         answer
     }
 
-    pub(crate) fn announce_header(&self, best: HeaderInfo) {
+    fn note_header(&self, best: &HeaderInfo) {
         self.update(|status| status.headers_height = best.height);
         if !self.intake.synced.load(std::sync::atomic::Ordering::Relaxed) {
             let age_s = self.intake.clock.unix_s().saturating_sub(u64::from(best.header.time_s));
@@ -187,6 +190,9 @@ impl Shared {
             let percent = 100.0 / (f64::from(best.height) + left) * f64::from(best.height);
             log::info!(target: "validation", "Synchronizing blockheaders, height: {} (~{percent:.2}%)", best.height);
         }
+    }
+
+    fn publish_header(&self, best: &HeaderInfo) {
         self.publish(&Event::NewHeader { height: best.height, hash: best.hash, header: best.header.encode() });
     }
 
@@ -197,7 +203,8 @@ impl Shared {
         if best != before {
             let best = info(&tree, best);
             drop(tree);
-            self.announce_header(best);
+            self.note_header(&best);
+            self.publish_header(&best);
         }
     }
 }
@@ -285,7 +292,13 @@ fn anti_dos_work(tree: &HeaderTree, minimum: &[u8; 32]) -> Work {
 impl Handle {
     /// Takes a run of headers, each the parent of the next, under every rule; stops at the first that cannot be taken.
     pub fn submit_headers(&self, headers: &[Header], proof: WorkProof) -> HeadersAnswer {
-        self.0.take_headers(headers, proof)
+        self.0.take_headers(headers, proof, true)
+    }
+
+    /// The same for whoever is the one that others' headers are told to: no [`Event::NewHeader`] comes of it, which would
+    /// wake threads to tell him what he has said.
+    pub fn submit_headers_quietly(&self, headers: &[Header], proof: WorkProof) -> HeadersAnswer {
+        self.0.take_headers(headers, proof, false)
     }
 
     /// Work that a chain from a stranger must have.

@@ -5,21 +5,22 @@
 //! Fails:  [`Rejected`]: the first rule broken, in Core's order: cheap rules, coins, fees, replacement, clusters, scripts.
 //! Source: Bitcoin Core, `validation.cpp` (`MemPoolAccept::PreChecks`, `AcceptSingleTransactionInternal`).
 //!
-//! Scripts come last and may be judged before, away from the mempool: see [`Mempool::prepare`].
+//! Scripts come last and are judged away from the mempool: see [`Judged`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use consensus::script::{Interpreter, TxCoins, TxJob, verify_txs};
+use consensus::script::TxCoins;
 use consensus::{Flags, WITNESS_SCALE, connect, locks, sigops, tx};
 use primitives::{Coin, OutPoint, SpentCoins, Transaction, Txid, Wtxid};
 
 use super::cluster::{Kin, Newcomer, Plan};
 use super::entry::{Entry, Reason, UNCONFIRMED};
 use super::pool::{Arrival, Mempool, Slot};
+use super::scripts::Judged;
 use crate::policy::{
     FeeFrac, FeeRate, Policy, Reject, TX_SIGOP_COST_MAX, TX_STRIPPED_BYTES_MIN, check_inputs, check_standard,
-    check_witness, dust_outputs, spends_witness_program, vsize,
+    check_witness, dust_outputs, vsize,
 };
 
 /// Outputs looked for in the chain to tell "already confirmed" from "inputs missing". Core looks at those in its cache.
@@ -136,7 +137,7 @@ impl Draft {
         Arrival { entry: self.entry, parents: self.parents, estimable, announce, quiet: false }
     }
 
-    fn accepted(&self, replaced: Vec<Arc<Entry>>) -> Accepted {
+    pub fn accepted(&self, replaced: Vec<Arc<Entry>>) -> Accepted {
         let Entry { txid, wtxid, fee_sat, .. } = self.entry;
         let (size_vb, effective) = (self.size_vb(), self.feerate());
         Accepted { txid, wtxid, size_vb, fee_sat, effective, effective_with: vec![wtxid], replaced }
@@ -150,36 +151,45 @@ impl Draft {
     }
 }
 
-/// A transaction whose scripts are still to be judged, with all that they are judged by.
-pub struct ScriptWork {
-    wtxid: Wtxid,
-    transaction: Transaction,
-    coins: SpentCoins,
+/// Why a transaction goes no further.
+pub(super) enum Stop {
+    /// It breaks a rule.
+    Rejected(Rejected),
+    /// Its scripts are to be judged first: they are in [`Judged`] now, and who holds the mempool lets go of it meanwhile.
+    Unjudged,
 }
 
-impl ScriptWork {
-    /// The job for [`verify_txs`].
-    pub fn job(&self) -> TxJob<'_> {
-        let tx = self.transaction.tx();
-        let count = tx.input_count();
-        TxJob { tx, coins: TxCoins::new(&self.coins, 0, count), flags: Flags::STANDARD, inputs: 0..count }
-    }
-
-    /// Its wtxid.
-    pub fn wtxid(&self) -> Wtxid {
-        self.wtxid
+impl<R: Into<Rejected>> From<R> for Stop {
+    fn from(rejected: R) -> Stop {
+        Stop::Rejected(rejected.into())
     }
 }
 
 impl Mempool {
-    /// Takes a transaction, or only judges it.
+    /// Takes a transaction, or only judges it. Whoever shares the mempool takes it by [`super::SharedMempool::accept`],
+    /// which judges scripts with no lock held.
     pub fn accept(&mut self, transaction: &Transaction, how: &Accept) -> Result<Accepted, Rejected> {
-        let (draft, plan) = self.evaluate(transaction, &Terms::single(how), how.max_feerate)?;
-        self.check_scripts(&draft.entry)?;
-        if how.test {
-            let replaced = plan.removed.iter().map(|&slot| self.node(slot).entry.clone()).collect();
-            return Ok(draft.accepted(replaced));
+        let (scripts, mut judged) = (self.scripts.clone(), Judged::default());
+        loop {
+            match self.accept_judged(transaction, how, &mut judged) {
+                Ok(accepted) => return Ok(accepted),
+                Err(Stop::Rejected(rejected)) => return Err(rejected),
+                Err(Stop::Unjudged) => judged.judge(&scripts),
+            }
         }
+    }
+
+    /// The same, by what is known of scripts; nothing is changed where that is not enough.
+    pub(super) fn accept_judged(
+        &mut self,
+        transaction: &Transaction,
+        how: &Accept,
+        judged: &mut Judged,
+    ) -> Result<Accepted, Stop> {
+        if how.test {
+            return self.test_judged(transaction, how, judged);
+        }
+        let (draft, plan) = self.evaluate_judged(transaction, how, judged)?;
         let mut accepted = draft.accepted(Vec::new());
         accepted.replaced =
             self.apply(plan, vec![draft.arrival(!how.bypass_limits, how.announce)], Some(Reason::Replaced));
@@ -187,35 +197,51 @@ impl Mempool {
             self.limit(how.time_s);
             if self.slot(&accepted.txid).is_none() {
                 let effective = Some((accepted.effective, accepted.effective_with));
-                return Err(Rejected { reject: Reject::MempoolFull, effective });
+                return Err(Rejected { reject: Reject::MempoolFull, effective }.into());
             }
         }
         Ok(accepted)
     }
 
-    /// Everything but scripts, judged without changing anything: the work that is left, which needs no mempool.
-    ///
-    /// Do it with [`verify_txs`], hand what is valid to [`Mempool::remember`], and [`Mempool::accept`] will not judge the
-    /// scripts again. `others` may be parents that are still on their way. None where the verdict is known.
-    pub fn prepare(
+    /// What would become of a transaction.
+    pub(super) fn test_judged(
+        &self,
+        transaction: &Transaction,
+        how: &Accept,
+        judged: &mut Judged,
+    ) -> Result<Accepted, Stop> {
+        let (draft, plan) = self.evaluate_judged(transaction, how, judged)?;
+        let replaced = plan.removed.iter().map(|&slot| self.node(slot).entry.clone()).collect();
+        Ok(draft.accepted(replaced))
+    }
+
+    /// Every rule for one transaction.
+    pub(super) fn evaluate_judged(
+        &self,
+        transaction: &Transaction,
+        how: &Accept,
+        judged: &mut Judged,
+    ) -> Result<(Draft, Plan), Stop> {
+        let (draft, plan) = self.evaluate(transaction, &Terms::single(how), how.max_feerate)?;
+        self.check_scripts(&draft.entry, judged)?;
+        Ok((draft, plan))
+    }
+
+    /// Everything but scripts, judged without changing anything; scripts that are to be judged are in `judged` afterwards.
+    /// `others` may be parents that are still on their way.
+    pub(super) fn prepare(
         &self,
         transaction: &Transaction,
         others: &Others,
         how: &Accept,
-    ) -> Result<Option<ScriptWork>, Rejected> {
+        judged: &mut Judged,
+    ) -> Result<(), Stop> {
         let terms = Terms::single(how);
         let entry = match others.is_empty() {
             true => self.evaluate(transaction, &terms, how.max_feerate)?.0.entry,
             false => self.draft(transaction, &terms, &[], others)?.entry,
         };
-        let known = self.scripts.is_valid(&entry.wtxid, Flags::STANDARD);
-        let Entry { wtxid, transaction, coins, .. } = entry;
-        Ok((!known).then_some(ScriptWork { wtxid, transaction, coins }))
-    }
-
-    /// Remembers that scripts are valid by the rules of mempools.
-    pub fn remember(&self, work: &ScriptWork) {
-        self.scripts.remember(work.wtxid, Flags::STANDARD);
+        self.check_scripts(&entry, judged)
     }
 
     /// Everything but scripts: what would come, and what the clusters would be.
@@ -450,29 +476,16 @@ impl Mempool {
         Ok(())
     }
 
-    /// Scripts, unless they were found valid before.
-    pub(super) fn check_scripts(&self, entry: &Entry) -> Result<(), Reject> {
-        if self.scripts.is_valid(&entry.wtxid, Flags::STANDARD) {
-            return Ok(());
+    /// Scripts, by what is known of them.
+    pub(super) fn check_scripts(&self, entry: &Entry, judged: &mut Judged) -> Result<(), Stop> {
+        match judged.verdict(&entry.wtxid) {
+            Some(verdict) => verdict.clone().map_err(Stop::from),
+            None if self.scripts.is_valid(&entry.wtxid, Flags::STANDARD) => Ok(()),
+            None => {
+                judged.ask(entry);
+                Err(Stop::Unjudged)
+            }
         }
-        let (tx, count) = (entry.tx(), entry.coins.len());
-        let coins = TxCoins::new(&entry.coins, 0, count);
-        let job = TxJob { tx, coins, flags: Flags::STANDARD, inputs: 0..count };
-        let verdict = verify_txs(&[job], &*self.engine, &self.counters).remove(0);
-        if let Err(failure) = verdict {
-            let input = failure.input_index;
-            let judged = Interpreter::new(tx, coins).judge(input, Flags::STANDARD);
-            let error = judged.expect_err("what the interpreter refused it refuses again");
-            let stripped = !tx.has_witness() && spends_witness_program(&tx, coins);
-            let spent = tx.inputs().nth(input).expect("it is one of the transaction's").outpoint();
-            let place = format!(
-                "input {input} of {} (wtxid {}), spending {}:{}",
-                entry.txid, entry.wtxid, spent.txid, spent.vout
-            );
-            return Err(Reject::Script { place, error, stripped });
-        }
-        self.scripts.remember(entry.wtxid, Flags::STANDARD);
-        Ok(())
     }
 
     /// A parent's dust must be spent by every child (Core: `CheckEphemeralSpends`).

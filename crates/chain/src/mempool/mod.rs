@@ -23,7 +23,7 @@ mod replace;
 mod scripts;
 mod shared;
 
-pub use accept::{Accept, Accepted, Others, Rejected, ScriptWork};
+pub use accept::{Accept, Accepted, Others, Rejected};
 pub use base::Base;
 pub use blocks::Joined;
 pub use entry::{Entry, Event, Reason, UNCONFIRMED};

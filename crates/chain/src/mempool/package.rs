@@ -7,10 +7,11 @@
 
 use primitives::{Transaction, Tx, Txid, Wtxid};
 
-use super::accept::{Accept, Accepted, Draft, Others, Rejected, Terms};
+use super::accept::{Accept, Accepted, Draft, Others, Rejected, Stop, Terms};
 use super::cluster::{Newcomer, Plan};
 use super::entry::{Entry, Reason};
 use super::pool::{Mempool, Slot};
+use super::scripts::Judged;
 use crate::policy::{
     Class, FeeRate, InPackage, PackageReject, Reject, check_package, check_truc_package, is_child_with_parents,
 };
@@ -59,6 +60,27 @@ impl PackageResult {
     }
 }
 
+/// A feerate, and the transactions it is of.
+type Effective = (FeeRate, Vec<Wtxid>);
+/// Transactions that may come together, what the clusters would be, and what they pay.
+type Several = (Vec<Draft>, Plan, Effective);
+
+/// A package on its way into the mempool.
+pub(super) struct Together<'a> {
+    txs: &'a [Transaction],
+    how: Accept,
+    /// What became of the first ones alone.
+    alone: Vec<(Wtxid, Verdict)>,
+    pub judged: Judged,
+}
+
+impl<'a> Together<'a> {
+    pub fn new(txs: &'a [Transaction], time_s: u64, max_feerate: Option<FeeRate>) -> Together<'a> {
+        let how = Accept { max_feerate, ..Accept::at(time_s) };
+        Together { txs, how, alone: Vec::new(), judged: Judged::default() }
+    }
+}
+
 fn views(txs: &[Transaction]) -> Vec<Tx<'_>> {
     txs.iter().map(Transaction::tx).collect()
 }
@@ -66,78 +88,115 @@ fn views(txs: &[Transaction]) -> Vec<Tx<'_>> {
 impl Mempool {
     /// Judges transactions that may spend from each other, without changing anything; replacements are refused where
     /// there are several (testmempoolaccept).
-    pub fn test_package(&mut self, txs: &[Transaction], time_s: u64) -> PackageResult {
+    pub fn test_package(&self, txs: &[Transaction], time_s: u64) -> PackageResult {
+        let mut judged = Judged::default();
+        loop {
+            match self.test_together(txs, time_s, &mut judged) {
+                Some(result) => return result,
+                None => judged.judge(&self.scripts),
+            }
+        }
+    }
+
+    /// The same, by what is known of scripts; none where that is not enough.
+    pub(super) fn test_together(&self, txs: &[Transaction], time_s: u64, judged: &mut Judged) -> Option<PackageResult> {
         if let [tx] = txs {
             let wtxid = tx.tx().wtxid();
-            return match self.accept(tx, &Accept::test_at(time_s)) {
-                Ok(accepted) => PackageResult { reject: None, txs: vec![(wtxid, Verdict::Valid(accepted))] },
-                Err(rejected) => PackageResult::failed(wtxid, rejected),
+            return match self.test_judged(tx, &Accept::test_at(time_s), judged) {
+                Ok(accepted) => Some(PackageResult { reject: None, txs: vec![(wtxid, Verdict::Valid(accepted))] }),
+                Err(Stop::Rejected(rejected)) => Some(PackageResult::failed(wtxid, rejected)),
+                Err(Stop::Unjudged) => None,
             };
         }
         let terms =
             Terms { time_s, bypass_limits: false, package_fees: false, replacement: false, sibling_eviction: false };
-        self.several(txs, &terms, None, true)
+        let drafts = match self.several(txs, &terms, None, judged)? {
+            Ok((drafts, _, _)) => drafts,
+            Err(result) => return Some(result),
+        };
+        let valid = |draft: &Draft| (draft.entry.wtxid, Verdict::Valid(draft.accepted(Vec::new())));
+        Some(PackageResult { reject: None, txs: drafts.iter().map(valid).collect() })
     }
 
     /// Takes a child with its parents: each alone where it can stand alone, the rest by what they pay together
-    /// (submitpackage, and one parent with one child from a peer).
+    /// (submitpackage, and one parent with one child from a peer). Whoever shares the mempool has
+    /// [`super::SharedMempool::accept_package`].
     pub fn accept_package(&mut self, txs: &[Transaction], time_s: u64, max_feerate: Option<FeeRate>) -> PackageResult {
+        let mut together = Together::new(txs, time_s, max_feerate);
+        loop {
+            match self.accept_together(&mut together) {
+                Some(result) => return result,
+                None => together.judged.judge(&self.scripts),
+            }
+        }
+    }
+
+    /// Goes on with a package as far as what is known of scripts allows; none where that is not to the end.
+    pub(super) fn accept_together(&mut self, work: &mut Together<'_>) -> Option<PackageResult> {
+        let (txs, how) = (work.txs, work.how);
         if let Err(reject) = check_package(&views(txs)) {
-            return PackageResult::refused(reject);
+            return Some(PackageResult::refused(reject));
         }
         if txs.len() > 1 && !is_child_with_parents(&views(txs)) {
-            return PackageResult::refused(PackageReject::NotChildWithParents);
+            return Some(PackageResult::refused(PackageReject::NotChildWithParents));
         }
-        let how = Accept { max_feerate, ..Accept::at(time_s) };
-        let (mut alone, mut together, mut quit) = (Vec::new(), Vec::new(), false);
-        for tx in txs {
-            let verdict = self.alone(tx, &how);
-            if let Verdict::Invalid(rejected) = &verdict {
-                let class = rejected.reject.class();
-                match txs.len() > 1 && matches!(class, Class::Reconsiderable | Class::MissingInputs) {
-                    true => together.push(tx.clone()),
-                    false => quit = true,
-                }
+        while let Some(tx) = txs.get(work.alone.len()) {
+            let verdict = self.alone(tx, &how, &mut work.judged)?;
+            work.alone.push((tx.tx().wtxid(), verdict));
+        }
+        let (mut together, mut quit) = (Vec::new(), false);
+        for (tx, (_, verdict)) in txs.iter().zip(&work.alone) {
+            let Verdict::Invalid(rejected) = verdict else { continue };
+            match txs.len() > 1 && matches!(rejected.reject.class(), Class::Reconsiderable | Class::MissingInputs) {
+                true => together.push(tx.clone()),
+                false => quit = true,
             }
-            alone.push((tx.tx().wtxid(), verdict));
         }
         let mut result = PackageResult { reject: quit.then_some(PackageReject::TransactionFailed), txs: Vec::new() };
         if !quit && together.len() > 1 {
-            let terms =
-                Terms { time_s, bypass_limits: false, package_fees: true, replacement: true, sibling_eviction: false };
-            result = self.several(&together, &terms, max_feerate, false);
+            result = self.accept_several(&together, &how, &mut work.judged)?;
         } else if !quit && let [tx] = &together[..] {
             // Its parents came in meanwhile: it is judged again on its own.
-            let verdict = self.alone(tx, &how);
+            let verdict = self.alone(tx, &how, &mut work.judged)?;
             let failed = matches!(verdict, Verdict::Invalid(_));
             result.reject = failed.then_some(PackageReject::TransactionFailed);
             result.txs.push((tx.tx().wtxid(), verdict));
         }
-        self.limit(time_s);
-        self.merge_results(txs, alone, result)
+        self.limit(how.time_s);
+        Some(self.merge_results(txs, std::mem::take(&mut work.alone), result))
     }
 
-    /// One transaction of a package on its own; memory is looked at when all are done.
-    fn alone(&mut self, transaction: &Transaction, how: &Accept) -> Verdict {
+    /// One transaction of a package on its own; memory is looked at when all are done. None: its scripts are unjudged.
+    fn alone(&mut self, transaction: &Transaction, how: &Accept, judged: &mut Judged) -> Option<Verdict> {
         let tx = transaction.tx();
         if let Some(entry) = self.get_by_wtxid(&tx.wtxid()) {
-            return Verdict::InMempool { size_vb: entry.size_vb(), fee_sat: entry.fee_sat };
+            return Some(Verdict::InMempool { size_vb: entry.size_vb(), fee_sat: entry.fee_sat });
         }
         if let Some(entry) = self.get(&tx.txid()) {
-            return Verdict::DifferentWitness { wtxid: entry.wtxid };
+            return Some(Verdict::DifferentWitness { wtxid: entry.wtxid });
         }
-        let evaluated = self.evaluate(transaction, &Terms::single(how), how.max_feerate);
-        let checked = evaluated.and_then(|(draft, plan)| {
-            self.check_scripts(&draft.entry)?;
-            Ok((draft, plan))
-        });
-        match checked {
+        match self.evaluate_judged(transaction, how, judged) {
             Ok((draft, plan)) => {
                 let effective = (draft.feerate(), vec![draft.entry.wtxid]);
-                Verdict::Valid(self.submit(vec![draft], plan, effective).remove(0).1)
+                Some(Verdict::Valid(self.submit(vec![draft], plan, effective).remove(0).1))
             }
-            Err(rejected) => Verdict::Invalid(rejected),
+            Err(Stop::Rejected(rejected)) => Some(Verdict::Invalid(rejected)),
+            Err(Stop::Unjudged) => None,
         }
+    }
+
+    /// Those that do not stand alone, by what they pay together.
+    fn accept_several(&mut self, txs: &[Transaction], how: &Accept, judged: &mut Judged) -> Option<PackageResult> {
+        let time_s = how.time_s;
+        let terms =
+            Terms { time_s, bypass_limits: false, package_fees: true, replacement: true, sibling_eviction: false };
+        let (drafts, plan, effective) = match self.several(txs, &terms, how.max_feerate, judged)? {
+            Ok(several) => several,
+            Err(result) => return Some(result),
+        };
+        let submitted = self.submit(drafts, plan, effective);
+        let txs = submitted.into_iter().map(|(wtxid, accepted)| (wtxid, Verdict::Valid(accepted))).collect();
+        Some(PackageResult { reject: None, txs })
     }
 
     /// What each transaction is told in the end: evicted ones are told so.
@@ -160,16 +219,16 @@ impl Mempool {
         PackageResult { reject: result.reject, txs: merged }
     }
 
-    /// Several at once, none of which is here.
+    /// Several at once, none of which is here. None: scripts are unjudged.
     fn several(
-        &mut self,
+        &self,
         txs: &[Transaction],
         terms: &Terms,
         max_feerate: Option<FeeRate>,
-        test: bool,
-    ) -> PackageResult {
+        judged: &mut Judged,
+    ) -> Option<Result<Several, PackageResult>> {
         if let Err(reject) = check_package(&views(txs)) {
-            return PackageResult::refused(reject);
+            return Some(Err(PackageResult::refused(reject)));
         }
         let mut drafts: Vec<Draft> = Vec::with_capacity(txs.len());
         for tx in txs {
@@ -179,39 +238,30 @@ impl Mempool {
             });
             match draft {
                 Ok(draft) => drafts.push(draft),
-                Err(rejected) => return PackageResult::failed(tx.tx().wtxid(), rejected),
+                Err(rejected) => return Some(Err(PackageResult::failed(tx.tx().wtxid(), rejected))),
             }
         }
-        let together = match self.judge_together(&drafts, terms) {
+        let (plan, effective) = match self.judge_together(&drafts, terms) {
             Ok(together) => together,
-            Err(result) => return result,
+            Err(result) => return Some(Err(result)),
         };
+        let mut is_unjudged = false;
         for draft in &drafts {
-            if let Err(reject) = self.check_scripts(&draft.entry) {
-                return PackageResult::failed(draft.entry.wtxid, reject.into());
+            match self.check_scripts(&draft.entry, judged) {
+                Ok(()) => {}
+                Err(Stop::Unjudged) => is_unjudged = true,
+                Err(Stop::Rejected(rejected)) if !is_unjudged => {
+                    return Some(Err(PackageResult::failed(draft.entry.wtxid, rejected)));
+                }
+                // One before it may fail too, and would be told of instead.
+                Err(Stop::Rejected(_)) => {}
             }
         }
-        let (plan, effective) = together;
-        let txs = if test {
-            let alone = |draft: &Draft| {
-                let Entry { txid, wtxid, fee_sat, .. } = draft.entry;
-                let (size_vb, effective) = (draft.size_vb(), draft.feerate());
-                let effective_with = vec![wtxid];
-                let replaced = Vec::new();
-                let accepted = Accepted { txid, wtxid, size_vb, fee_sat, effective, effective_with, replaced };
-                (wtxid, Verdict::Valid(accepted))
-            };
-            drafts.iter().map(alone).collect()
-        } else {
-            let submitted = self.submit(drafts, plan, effective);
-            submitted.into_iter().map(|(wtxid, accepted)| (wtxid, Verdict::Valid(accepted))).collect()
-        };
-        PackageResult { reject: None, txs }
+        (!is_unjudged).then_some(Ok((drafts, plan, effective)))
     }
 
     /// Rules about all of them: version 3, fees together, replacement, clusters, dust.
-    #[allow(clippy::type_complexity, reason = "a plan, a feerate and whose it is")]
-    fn judge_together(&self, drafts: &[Draft], terms: &Terms) -> Result<(Plan, (FeeRate, Vec<Wtxid>)), PackageResult> {
+    fn judge_together(&self, drafts: &[Draft], terms: &Terms) -> Result<(Plan, Effective), PackageResult> {
         let inside: Vec<InPackage<'_>> = drafts
             .iter()
             .map(|draft| InPackage {
@@ -293,7 +343,7 @@ impl Mempool {
         &mut self,
         drafts: Vec<Draft>,
         plan: Plan,
-        (effective, effective_with): (FeeRate, Vec<Wtxid>),
+        (effective, effective_with): Effective,
     ) -> Vec<(Wtxid, Accepted)> {
         let told: Vec<(Txid, Wtxid, u32, i64)> =
             drafts.iter().map(|d| (d.entry.txid, d.entry.wtxid, d.size_vb(), d.entry.fee_sat)).collect();

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use consensus::script::Counters;
 use primitives::{OutPoint, ScriptHash, Txid, Wtxid};
 use sigs::Engine;
 
@@ -75,8 +74,6 @@ pub(super) struct Arrival {
 pub struct Mempool {
     pub(super) policy: Policy,
     pub(super) base: Arc<dyn Base>,
-    pub(super) engine: Arc<dyn Engine>,
-    pub(super) counters: Counters,
     pub(super) keyed: Keyed,
     nodes: Vec<Option<Node>>,
     free: Vec<Slot>,
@@ -109,8 +106,6 @@ impl Mempool {
         Mempool {
             policy,
             base,
-            engine,
-            counters: Counters::default(),
             keyed,
             nodes: Vec::new(),
             free: Vec::new(),
@@ -126,7 +121,7 @@ impl Mempool {
             unbroadcast: BTreeSet::new(),
             rolling: Rolling::default(),
             coins: CoinMemory::new(keyed, policy.mempool_bytes_max),
-            scripts: Arc::new(ScriptMemory::new(keyed, policy.mempool_bytes_max)),
+            scripts: Arc::new(ScriptMemory::new(keyed, policy.mempool_bytes_max, engine)),
             subscribers: Vec::new(),
             size_vb: 0,
             fee_sat: 0,

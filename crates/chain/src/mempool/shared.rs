@@ -1,7 +1,8 @@
 //! The mempool among threads: many readers, short writes, signatures judged outside of both.
 //!
 //! In:     transactions from peers and users, blocks from the writer.
-//! Out:    what [`Mempool`] answers; a batch's signatures go to the engine in one call, with no lock held.
+//! Out:    what [`Mempool`] answers; a batch's signatures go to the engine in one call, with no lock held. No script is judged
+//!         twice for one question, and none while others wait.
 //! Fails:  as [`Mempool::accept`].
 //!
 //! A reader holds the lock for one question and keeps entries by `Arc`. What it reads is one state: [`Mempool::changes`]
@@ -9,12 +10,14 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use consensus::script::{Counters, CountersTotal, TxJob, verify_txs};
+use consensus::script::CountersTotal;
 use primitives::Transaction;
-use sigs::Engine;
 
-use super::accept::{Accept, Accepted, Others, Rejected, ScriptWork};
+use super::accept::{Accept, Accepted, Others, Rejected, Stop};
+use super::package::{PackageResult, Together};
 use super::pool::Mempool;
+use super::scripts::{Judged, ScriptMemory};
+use crate::policy::FeeRate;
 
 /// A mempool that threads share; cloning it is cheap.
 #[derive(Clone)]
@@ -24,17 +27,14 @@ pub struct SharedMempool {
 
 struct Inner {
     mempool: RwLock<Mempool>,
-    engine: Arc<dyn Engine>,
-    counters: Counters,
+    scripts: Arc<ScriptMemory>,
 }
 
 impl SharedMempool {
     /// Shares a mempool.
     pub fn new(mempool: Mempool) -> SharedMempool {
-        let engine = mempool.engine.clone();
-        SharedMempool {
-            inner: Arc::new(Inner { mempool: RwLock::new(mempool), engine, counters: Counters::default() }),
-        }
+        let scripts = mempool.scripts().clone();
+        SharedMempool { inner: Arc::new(Inner { mempool: RwLock::new(mempool), scripts }) }
     }
 
     /// To read: for one question, not while waiting for anything.
@@ -64,32 +64,64 @@ impl SharedMempool {
 
     /// The same, each in its own way.
     pub fn accept_each(&self, transactions: &[(&Transaction, Accept)]) -> Vec<Result<Accepted, Rejected>> {
-        let works: Vec<ScriptWork> = {
-            let mempool = self.read();
-            // What is refused here is refused again below, with its reason as of then.
-            let mut others = Others::new();
-            let mut works = Vec::with_capacity(transactions.len());
-            for (index, (transaction, how)) in transactions.iter().enumerate() {
-                works.extend(mempool.prepare(transaction, &others, how).ok().flatten());
-                if index + 1 < transactions.len() {
-                    others.insert(transaction.tx().txid(), (*transaction).clone());
+        let mut judged = self.prepared(transactions);
+        let mut verdicts = Vec::with_capacity(transactions.len());
+        loop {
+            judged.judge(&self.inner.scripts);
+            let mut mempool = self.write();
+            while let Some((transaction, how)) = transactions.get(verdicts.len()) {
+                match mempool.accept_judged(transaction, how, &mut judged) {
+                    Ok(accepted) => verdicts.push(Ok(accepted)),
+                    Err(Stop::Rejected(rejected)) => verdicts.push(Err(rejected)),
+                    // It got further than before: a parent or a block has come meanwhile.
+                    Err(Stop::Unjudged) => break,
                 }
             }
-            works
-        };
-        let jobs: Vec<TxJob<'_>> = works.iter().map(ScriptWork::job).collect();
-        let verdicts = verify_txs(&jobs, &*self.inner.engine, &self.inner.counters);
-        let mut mempool = self.write();
-        for (work, verdict) in works.iter().zip(verdicts) {
-            if verdict.is_ok() {
-                mempool.remember(work);
+            if verdicts.len() == transactions.len() {
+                return verdicts;
             }
         }
-        transactions.iter().map(|(transaction, how)| mempool.accept(transaction, how)).collect()
+    }
+
+    /// The scripts that are to be judged, found before the mempool is locked against others.
+    fn prepared(&self, transactions: &[(&Transaction, Accept)]) -> Judged {
+        let (mempool, mut judged, mut others) = (self.read(), Judged::default(), Others::new());
+        for (index, (transaction, how)) in transactions.iter().enumerate() {
+            // What is refused here is refused again later, with its reason as of then.
+            let _ = mempool.prepare(transaction, &others, how, &mut judged);
+            if index + 1 < transactions.len() {
+                others.insert(transaction.tx().txid(), (*transaction).clone());
+            }
+        }
+        judged
+    }
+
+    /// As [`Mempool::accept_package`].
+    pub fn accept_package(&self, txs: &[Transaction], time_s: u64, max_feerate: Option<FeeRate>) -> PackageResult {
+        let mut together = Together::new(txs, time_s, max_feerate);
+        loop {
+            let result = self.write().accept_together(&mut together);
+            match result {
+                Some(result) => return result,
+                None => together.judged.judge(&self.inner.scripts),
+            }
+        }
+    }
+
+    /// As [`Mempool::test_package`].
+    pub fn test_package(&self, txs: &[Transaction], time_s: u64) -> PackageResult {
+        let mut judged = Judged::default();
+        loop {
+            let result = self.read().test_together(txs, time_s, &mut judged);
+            match result {
+                Some(result) => return result,
+                None => judged.judge(&self.inner.scripts),
+            }
+        }
     }
 
     /// Inputs and signatures judged so far.
     pub fn counters(&self) -> CountersTotal {
-        self.inner.counters.total()
+        self.inner.scripts.counters()
     }
 }

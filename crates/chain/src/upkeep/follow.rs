@@ -75,7 +75,7 @@ impl Upkeep {
         secret: [u8; 16],
     ) -> Upkeep {
         // In this order, so that no tip falls between them: what is told twice is known by its number.
-        let news = handle.subscribe();
+        let news = handle.subscribe_tips();
         let told = handle.tips_told();
         let view = handle.view();
         let followed = Arc::new(Followed::new(handle.clone(), told, view.clone()));

@@ -17,7 +17,7 @@ use crate::peer::{COMPACT_VERSION, End, PeerId};
 use crate::sync::{Action, Arrival, PartReason};
 use crate::wire::limits::GETDATA_SENT_MAX;
 use crate::wire::{
-    BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Reconstruction,
+    BlockBytes, BlockTxs, BlockTxsRequest, CompactBlock, Inventory, InventoryKind, Message, Rebuilt, Reconstruction,
     SendCompact, Services, TxList,
 };
 
@@ -35,6 +35,23 @@ const BRANCH_BLOCKS_MAX: u32 = 2_016;
 const FILLERS_MAX: usize = 3;
 /// Peers asked to announce compact blocks at once (BIP 152).
 const ANNOUNCERS_MAX: usize = 3;
+
+/// A block as it came.
+enum Brought {
+    /// In its full bytes.
+    Whole(Vec<u8>),
+    /// As identifiers of transactions, nearly all of which were here.
+    Rebuilt(Rebuilt),
+}
+
+impl Brought {
+    fn length(&self) -> u64 {
+        match self {
+            Brought::Whole(bytes) => bytes.len() as u64,
+            Brought::Rebuilt(rebuilt) => rebuilt.block.bytes().len() as u64,
+        }
+    }
+}
 
 impl<C: Chain> Hub<C> {
     /// What follows from any event: the window moves, blocks are asked for, new blocks are told of.
@@ -151,7 +168,7 @@ impl<C: Chain> Hub<C> {
             self.follow_headers();
             self.extend_window();
         }
-        self.keep_block(id, hash, block.into_bytes(), None);
+        self.keep_block(id, hash, Brought::Whole(block.into_bytes()));
     }
 
     /// False for a block that is not what its header says: nobody is to wait for another copy of what nobody announced.
@@ -170,19 +187,25 @@ impl<C: Chain> Hub<C> {
         false
     }
 
-    /// A block in its full bytes, and as it was parsed where it was put together here.
-    fn keep_block(&mut self, id: PeerId, hash: BlockHash, bytes: Vec<u8>, parsed: Option<Block>) {
+    /// A block came, whole or so that it could be put together.
+    fn keep_block(&mut self, id: PeerId, hash: BlockHash, block: Brought) {
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.failed.take_if(|failed| *failed == hash);
         }
-        match self.window.arrived(id.0, &hash, bytes.len() as u64, self.now_ms()) {
+        match self.window.arrived(id.0, &hash, block.length(), self.now_ms()) {
             Arrival::Again => {}
             Arrival::Unasked if self.fetching.remove(&hash).is_none() && !self.is_welcome(&hash) => {}
             Arrival::Wanted { .. } | Arrival::Unasked => {
                 self.note_known(id, &hash);
-                let compact = parsed.is_some();
-                self.keep_in_memory(hash, &bytes, parsed);
-                if !self.chain.take_block(id, hash, bytes) {
+                let compact = matches!(block, Brought::Rebuilt(_));
+                let is_taken = match block {
+                    Brought::Whole(bytes) => {
+                        self.keep_in_memory(hash, &bytes);
+                        self.chain.take_block(id, hash, bytes)
+                    }
+                    Brought::Rebuilt(rebuilt) => self.take_rebuilt(id, hash, rebuilt),
+                };
+                if !is_taken {
                     return self.window.lost(&hash);
                 }
                 self.open(id, hash);
@@ -236,11 +259,10 @@ impl<C: Chain> Hub<C> {
     }
 
     /// A block that may be the next tip stays in memory: it is told of as soon as it was looked at, and asked for then.
-    fn keep_in_memory(&mut self, hash: BlockHash, bytes: &[u8], parsed: Option<Block>) {
+    fn keep_in_memory(&mut self, hash: BlockHash, bytes: &[u8]) {
         let follows = self.chain.find(&hash).is_some_and(|place| place.header.previous == self.chain.tip().hash);
         if follows && !self.chain.is_initial_download() {
-            let block = parsed.or_else(|| self.parse_block(bytes.to_vec()));
-            self.coming = block.map(|block| Newest::new(hash, block));
+            self.coming = self.parse_block(bytes.to_vec()).map(|block| Newest::new(hash, block));
         }
     }
 
@@ -371,10 +393,10 @@ impl<C: Chain> Hub<C> {
         }
         match Reconstruction::open(compact) {
             Ok(mut reconstruction) => {
-                for (wtxid, tx) in self.txs.pool.find(&mut |wtxid| reconstruction.wants(wtxid)) {
-                    reconstruction.offer(&wtxid, &tx);
+                for (ids, tx) in self.txs.pool.find(&mut |wtxid| reconstruction.wants(wtxid)) {
+                    reconstruction.offer(&ids, &tx);
                 }
-                self.txs.extra.iter().for_each(|(wtxid, tx)| reconstruction.offer(wtxid, tx));
+                self.txs.extra.iter().for_each(|(ids, tx)| reconstruction.offer(ids, tx));
                 let indexes = reconstruction.missing();
                 if !indexes.is_empty() && !self.may_fill(id, &hash) {
                     return;
@@ -432,7 +454,7 @@ impl<C: Chain> Hub<C> {
     fn finish(&mut self, id: PeerId, pending: Pending, txs: &TxList) {
         let hash = pending.hash;
         match pending.reconstruction.finish(txs) {
-            Ok(block) => self.keep_block(id, hash, block.bytes().to_vec(), Some(block)),
+            Ok(rebuilt) => self.keep_block(id, hash, Brought::Rebuilt(rebuilt)),
             Err(error) if error.is_misbehaviour() => {
                 self.misbehaved(id, "invalid compact block/non-matching block transactions")
             }
@@ -474,12 +496,12 @@ impl<C: Chain> Hub<C> {
         self.send(id, &Message::SendCompact(SendCompact { announce, version: COMPACT_VERSION }));
     }
 
-    /// The peer has this block of the best headers, or was told of it.
+    /// The peer has this block, or was told of it.
     pub(super) fn knows(&self, id: PeerId, place: &Place) -> bool {
         let Some(talk) = self.talks.get(&id) else { return false };
-        let reaches =
-            |hash: Option<BlockHash>| hash.is_some_and(|hash| self.chain.common_height(&hash) >= place.height);
-        self.chain.on_best(place.height).is_some_and(|best| best.hash == place.hash)
-            && (reaches(talk.known) || reaches(talk.told))
+        let reaches = |hash: Option<BlockHash>| {
+            hash.and_then(|hash| self.chain.ancestor(&hash, place.height)).is_some_and(|has| has.hash == place.hash)
+        };
+        reaches(talk.known) || reaches(talk.told)
     }
 }

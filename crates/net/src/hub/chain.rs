@@ -9,6 +9,7 @@
 use std::fmt;
 
 use consensus::Work;
+use consensus::block::CheckedBlock;
 use primitives::{BlockHash, Header};
 
 pub use ::chain::FilterHead;
@@ -104,8 +105,12 @@ pub trait Chain {
     fn tip(&self) -> Place;
     /// The last block connected, told of or not: nothing below it is waited for any more.
     fn connected(&self) -> Place;
+    /// The ancestor of a known header at a height, itself included.
+    fn ancestor(&self, hash: &BlockHash, height: u32) -> Option<Place>;
     /// The ancestor of the best header at a height.
-    fn on_best(&self, height: u32) -> Option<Place>;
+    fn on_best(&self, height: u32) -> Option<Place> {
+        self.ancestor(&self.best_header().hash, height)
+    }
     /// Height of the highest block that a known header has in common with the best header.
     fn common_height(&self, hash: &BlockHash) -> u32;
     /// Hashes from a block down, ever sparser.
@@ -128,4 +133,8 @@ pub trait Chain {
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal>;
     /// Takes a block; the judgement comes later. False where there is no room now, and the block is forgotten.
     fn take_block(&mut self, from: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool;
+    /// The same for a block that has passed every rule that needs no coins, but for those of its place.
+    fn take_checked(&mut self, from: PeerId, block: CheckedBlock) -> bool {
+        self.take_block(from, *block.hash(), block.block().bytes().to_vec())
+    }
 }

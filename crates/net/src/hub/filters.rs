@@ -177,7 +177,7 @@ mod tests {
         fn connected(&self) -> Place {
             self.tip()
         }
-        fn on_best(&self, height: u32) -> Option<Place> {
+        fn ancestor(&self, _: &BlockHash, height: u32) -> Option<Place> {
             self.places.get(height as usize).copied()
         }
         fn common_height(&self, _: &BlockHash) -> u32 {

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use consensus::block::CheckedBlock;
 use primitives::{BlockHash, Params};
 use stdx::random::Random;
 
@@ -78,6 +79,8 @@ pub struct Hub<C> {
     newest: Option<Newest>,
     /// The one that may take its place once it was looked at.
     coming: Option<Newest>,
+    /// Blocks that peers were told of already, until that is on its way: then they go to the chain.
+    held: Vec<(PeerId, CheckedBlock)>,
     /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
@@ -112,6 +115,7 @@ impl<C: Chain> Hub<C> {
             announced: tip.hash,
             newest: None,
             coming: None,
+            held: Vec::new(),
             txs: Txs::new(pool, &mut random),
             chain,
             params,
@@ -176,6 +180,7 @@ impl<C: Chain> Hub<C> {
     /// Bytes came; none for a connection that is over.
     pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment, entropy: &mut dyn Entropy) {
         self.now = now;
+        self.hand_over();
         // What is due goes out before what answers these bytes: an answer says that it did.
         if self.talks.get(&id).is_some_and(|talk| now.since(&talk.looked_at) >= LOOK_INTERVAL_MIN) {
             self.deal_out();
@@ -207,6 +212,7 @@ impl<C: Chain> Hub<C> {
     /// Does what is due; to be called a few times a second.
     pub fn tick(&mut self, now: Moment, entropy: &mut dyn Entropy) {
         self.now = now;
+        self.hand_over();
         self.deal_out();
         for id in self.ids() {
             self.do_due(id, entropy);
@@ -238,6 +244,7 @@ impl<C: Chain> Hub<C> {
     /// So many bytes went out.
     pub fn sent(&mut self, id: PeerId, count: usize, now: Moment) {
         self.now = now;
+        self.hand_over();
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.sent(count, now);
             self.upload.spend(count as u64, now);

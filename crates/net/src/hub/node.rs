@@ -7,6 +7,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use chain::{Acceptance, Handle, HeaderInfo, HeadersStop, QueueFull, WorkProof};
+use consensus::block::CheckedBlock;
 use consensus::{BlockError, Work};
 use primitives::{BlockHash, Header};
 
@@ -101,8 +102,8 @@ impl Chain for NodeChain {
         place(self.handle.connected_tip())
     }
 
-    fn on_best(&self, height: u32) -> Option<Place> {
-        self.handle.ancestor(&self.handle.best_header().hash, height).map(place)
+    fn ancestor(&self, hash: &BlockHash, height: u32) -> Option<Place> {
+        self.handle.ancestor(hash, height).map(place)
     }
 
     fn common_height(&self, hash: &BlockHash) -> u32 {
@@ -162,7 +163,7 @@ impl Chain for NodeChain {
     }
 
     fn take_headers(&mut self, headers: &[Header]) -> Result<(), HeadersRefusal> {
-        match self.handle.submit_headers(headers, WorkProof::Proven).stop {
+        match self.handle.submit_headers_quietly(headers, WorkProof::Proven).stop {
             None => Ok(()),
             Some(HeadersStop::UnknownParent { .. }) => Err(HeadersRefusal::UnknownParent),
             Some(HeadersStop::KnownInvalid { .. }) => Err(HeadersRefusal::KnownInvalid),
@@ -172,9 +173,24 @@ impl Chain for NodeChain {
     }
 
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
-        let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
         let length = bytes.len();
-        let done = move |acceptance: Acceptance| {
+        match self.handle.submit_block(bytes, WorkProof::Proven, self.answer(hash, length)) {
+            Ok(()) => true,
+            Err(QueueFull(_)) => false,
+        }
+    }
+
+    fn take_checked(&mut self, _: PeerId, block: CheckedBlock) -> bool {
+        let answer = self.answer(*block.hash(), block.block().bytes().len());
+        self.handle.submit_checked(block, WorkProof::Proven, answer).is_ok()
+    }
+}
+
+impl NodeChain {
+    /// Passes on what becomes of a block of so many bytes.
+    fn answer(&self, hash: BlockHash, length: usize) -> impl FnOnce(Acceptance) + Send + 'static {
+        let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
+        move |acceptance: Acceptance| {
             if let Acceptance::Malformed { error } = &acceptance {
                 let words = error.core_words();
                 log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
@@ -188,10 +204,6 @@ impl Chain for NodeChain {
                 Acceptance::Stored { hash, .. } => handle.when_tried(hash, tried),
                 _ => tried(),
             }
-        };
-        match self.handle.submit_block(bytes, WorkProof::Proven, done) {
-            Ok(()) => true,
-            Err(QueueFull(_)) => false,
         }
     }
 }

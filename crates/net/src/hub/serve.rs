@@ -127,8 +127,10 @@ impl<C: Chain> Hub<C> {
 
     /// A block that is here, on disk or as the newest in memory, and may be had.
     fn servable(&self, hash: &BlockHash) -> Option<Place> {
+        // Whoever was told of a block before it was stored may ask for it then.
         let is_newest = self.newest.as_ref().is_some_and(|newest| newest.hash == *hash);
-        let is_here = |place: &Place| (place.has_block || is_newest) && self.chain.may_serve(&place.hash);
+        let is_here =
+            |place: &Place| (is_newest && !place.is_invalid) || (place.has_block && self.chain.may_serve(&place.hash));
         self.chain.find(hash).filter(is_here)
     }
 

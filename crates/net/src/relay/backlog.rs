@@ -162,7 +162,7 @@ mod tests {
             Vec::new()
         }
         fn asked_for(&mut self, _: &Txid) {}
-        fn find(&self, _: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Wtxid, Transaction)> {
+        fn find(&self, _: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(crate::wire::Ids, Transaction)> {
             Vec::new()
         }
     }

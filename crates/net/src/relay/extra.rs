@@ -5,7 +5,9 @@
 //! Fails:  never.
 //! Source: Bitcoin Core, `AddToCompactExtraTransactions`.
 
-use primitives::{Transaction, Wtxid};
+use primitives::Transaction;
+
+use crate::wire::Ids;
 
 /// How many are kept; Core's `DEFAULT_BLOCK_RECONSTRUCTION_EXTRA_TXN`.
 const EXTRA_MAX: usize = 100;
@@ -15,7 +17,7 @@ const EXTRA_BYTES_MAX: usize = 100_000;
 /// The last of them.
 #[derive(Default)]
 pub struct ExtraTxs {
-    txs: Vec<(Wtxid, Transaction)>,
+    txs: Vec<(Ids, Transaction)>,
     next: usize,
 }
 
@@ -26,7 +28,7 @@ impl ExtraTxs {
         if tx.raw().len() > EXTRA_BYTES_MAX {
             return;
         }
-        let extra = (tx.wtxid(), transaction);
+        let extra = (Ids { txid: tx.txid(), wtxid: tx.wtxid() }, transaction);
         match self.txs.len() < EXTRA_MAX {
             true => self.txs.push(extra),
             false => self.txs[self.next] = extra,
@@ -35,7 +37,7 @@ impl ExtraTxs {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &(Wtxid, Transaction)> {
+    pub fn iter(&self) -> impl Iterator<Item = &(Ids, Transaction)> {
         self.txs.iter()
     }
 }

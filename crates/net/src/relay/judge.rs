@@ -13,6 +13,7 @@ use primitives::{Transaction, Txid, Wtxid};
 use super::pool::{Offer, Pool};
 use super::queue::{TxJob, TxVerdict};
 use super::requests::TxName;
+use crate::wire::Ids;
 
 /// Judges jobs, in order but for packages, which come last; to be called where nobody waits for it.
 pub fn judge(mempool: &SharedMempool, jobs: Vec<TxJob>, time_s: u64) -> Vec<(TxJob, TxVerdict)> {
@@ -30,7 +31,7 @@ pub fn judge(mempool: &SharedMempool, jobs: Vec<TxJob>, time_s: u64) -> Vec<(TxJ
     let alone = alone.into_iter().zip(verdicts.into_iter().map(TxVerdict::One));
     let together = |job: TxJob| {
         let TxJob::Package { parent, child, .. } = &job else { unreachable!("the others were taken out above") };
-        let result = mempool.write().accept_package(&[parent.clone(), child.clone()], time_s, None::<FeeRate>);
+        let result = mempool.accept_package(&[parent.clone(), child.clone()], time_s, None::<FeeRate>);
         (job, TxVerdict::Package(result))
     };
     alone.chain(packages.into_iter().map(together)).collect()
@@ -98,10 +99,13 @@ impl Pool for SharedMempool {
         }
     }
 
-    fn find(&self, wanted: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Wtxid, Transaction)> {
+    fn find(&self, wanted: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Ids, Transaction)> {
         let mempool = self.read();
         let found: Vec<Wtxid> = mempool.wtxids().filter(|wtxid| wanted(wtxid)).copied().collect();
-        let transaction = |wtxid: Wtxid| Some((wtxid, mempool.get_by_wtxid(&wtxid)?.transaction.clone()));
+        let transaction = |wtxid: Wtxid| {
+            let entry = mempool.get_by_wtxid(&wtxid)?;
+            Some((Ids { txid: entry.txid, wtxid }, entry.transaction.clone()))
+        };
         found.into_iter().filter_map(transaction).collect()
     }
 }

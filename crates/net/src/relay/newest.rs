@@ -21,6 +21,8 @@ pub struct Newest {
     pub block: Block,
     /// Its compact form, made when the first peer wants it.
     compact: Option<Message>,
+    /// Its identifiers, where it was put together here.
+    ids: Option<(Vec<Txid>, Vec<Wtxid>)>,
     /// Positions by txid and wtxid, made when the first peer asks.
     names: HashMap<[u8; 32], u16>,
 }
@@ -28,21 +30,33 @@ pub struct Newest {
 impl Newest {
     /// A block and its hash.
     pub fn new(hash: BlockHash, block: Block) -> Newest {
-        Newest { hash, block, compact: None, names: HashMap::new() }
+        Newest { hash, block, compact: None, ids: None, names: HashMap::new() }
+    }
+
+    /// The same with the identifiers of its transactions, the coinbase's as they are.
+    pub fn identified(hash: BlockHash, block: Block, txids: Vec<Txid>, wtxids: Vec<Wtxid>) -> Newest {
+        Newest { ids: Some((txids, wtxids)), ..Newest::new(hash, block) }
     }
 
     /// The compact form; every peer gets the same.
     pub fn compact(&mut self, nonce: u64) -> &Message {
         self.compact.get_or_insert_with(|| {
-            let wtxids = wtxids_of(&self.block);
-            Message::CompactBlock(CompactBlock::with_wtxids(&self.block, &wtxids, nonce))
+            let compact = |wtxids: &[Wtxid]| CompactBlock::with_wtxids(&self.block, wtxids, nonce);
+            Message::CompactBlock(match &self.ids {
+                Some((_, wtxids)) => compact(wtxids),
+                None => compact(&wtxids_of(&self.block)),
+            })
         })
     }
 
     /// A transaction of it, so that those who were told of one can have it after it was confirmed.
     pub fn tx(&mut self, name: &TxName) -> Option<Transaction> {
         if self.names.is_empty() {
-            let both = tx_ids(&self.block).into_iter().zip(0..=u16::MAX);
+            let ids = match self.ids.take() {
+                Some((txids, wtxids)) => txids.into_iter().zip(wtxids).collect(),
+                None => tx_ids(&self.block),
+            };
+            let both = ids.into_iter().zip(0..=u16::MAX);
             self.names = both.flat_map(|((txid, wtxid), at)| [(txid.0, at), (wtxid.0, at)]).collect();
         }
         let position = *self.names.get(&name.hash())?;

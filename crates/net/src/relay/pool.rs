@@ -9,6 +9,7 @@
 use primitives::{Transaction, Txid, Wtxid};
 
 use super::requests::TxName;
+use crate::wire::Ids;
 
 /// A transaction, as far as an announcement needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub trait Pool: Send {
     /// A peer has asked for it.
     fn asked_for(&mut self, txid: &Txid);
     /// Transactions that `wanted` says yes to, after it was asked about all.
-    fn find(&self, wanted: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Wtxid, Transaction)>;
+    fn find(&self, wanted: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Ids, Transaction)>;
 }
 
 /// No mempool: for nodes that relay nothing.
@@ -88,7 +89,7 @@ impl Pool for NoPool {
 
     fn asked_for(&mut self, _: &Txid) {}
 
-    fn find(&self, _: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Wtxid, Transaction)> {
+    fn find(&self, _: &mut dyn FnMut(&Wtxid) -> bool) -> Vec<(Ids, Transaction)> {
         Vec::new()
     }
 }

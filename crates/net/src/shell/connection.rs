@@ -30,7 +30,14 @@ pub async fn carry<C: Chain>(shared: Arc<Shared<C>>, id: PeerId, wake: Arc<Notif
         let may_read = look.read == Some(Duration::ZERO);
         tokio::select! {
             result = reader.read(&mut buffer), if may_read => match result {
-                Ok(count) if count > 0 => shared.with(|state, now| state.receive(id, &buffer[..count], now)),
+                Ok(count) if count > 0 => {
+                    shared.with(|state, now| state.receive(id, &buffer[..count], now));
+                    if shared.holds_block() {
+                        // The sockets of those who are told of it come first.
+                        tokio::task::yield_now().await;
+                        shared.with(|state, _| state.hub.hand_over());
+                    }
+                }
                 _ => break,
             },
             result = writer.write(&look.output), if !look.output.is_empty() => match result {

@@ -161,6 +161,11 @@ impl<C: Chain> Shared<C> {
         result
     }
 
+    /// True where what peers are told of is to be dealt with once it is on its way.
+    pub fn holds_block(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).hub.holds_block()
+    }
+
     /// Transactions to judge, waited for so long at most.
     pub fn take_tx_jobs(&self, patience: Duration) -> Vec<TxJob> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

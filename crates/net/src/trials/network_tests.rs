@@ -54,10 +54,9 @@ fn coinbase(height: u32, mark: [u8; 4]) -> Vec<u8> {
     let mut tx = vec![1, 0, 0, 0, 1];
     tx.extend_from_slice(&[0; 32]);
     tx.extend_from_slice(&[0xff; 4]);
-    tx.push(9);
-    tx.push(4);
-    tx.extend_from_slice(&height.to_le_bytes());
-    tx.extend_from_slice(&mark);
+    let script = [consensus::block::height_push(height), mark.to_vec()].concat();
+    tx.push(script.len() as u8);
+    tx.extend_from_slice(&script);
     tx.extend_from_slice(&[0xff; 4]);
     tx.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x51, 0, 0, 0, 0]);
     tx
@@ -183,9 +182,10 @@ impl Chains {
         if root_of(&bytes) != Some(place.header.merkle_root) {
             return Judgement::Mutated("bad-txnmrklroot");
         }
-        if self.vice != Vice::Invalid
-            && Block::parse(bytes.clone()).unwrap().tx(0).input(0).script_sig()[5] == INVALID_MARK
-        {
+        let block = Block::parse(bytes.clone()).unwrap();
+        // The mark is the script's last four bytes.
+        let is_marked = block.tx(0).input(0).script_sig().iter().rev().nth(3) == Some(&INVALID_MARK);
+        if self.vice != Vice::Invalid && is_marked {
             self.invalidate(hash);
             self.connect(); // blocks of the branch that is best now may be here
             return Judgement::Invalid("bad-blk-mark");
@@ -193,7 +193,20 @@ impl Chains {
         self.places.get_mut(&hash).unwrap().has_block = true;
         self.blocks.insert(hash, bytes);
         self.connect();
+        // The block of the best header may be held back: another of as much work is the tip then.
+        let added = self.place(&hash);
+        if added.work > self.place(&self.tip).work && self.is_whole(&added) {
+            self.tip = hash;
+        }
         Judgement::Good
+    }
+
+    fn is_whole(&self, place: &Place) -> bool {
+        let mut at = *place;
+        while at.has_block && !at.is_invalid && at.height > 0 {
+            at = self.place(&at.header.previous);
+        }
+        at.height == 0
     }
 
     fn invalidate(&mut self, hash: BlockHash) {
@@ -226,7 +239,7 @@ impl Chains {
         }
     }
 
-    fn ancestor(&self, hash: &BlockHash, height: u32) -> Place {
+    fn ancestor_of(&self, hash: &BlockHash, height: u32) -> Place {
         let mut at = self.place(hash);
         while at.height > height {
             at = self.place(&at.header.previous);
@@ -248,6 +261,9 @@ impl Chain for Chains {
     fn connected(&self) -> Place {
         self.tip()
     }
+    fn ancestor(&self, hash: &BlockHash, height: u32) -> Option<Place> {
+        self.find(hash).filter(|place| place.height >= height).map(|_| self.ancestor_of(hash, height))
+    }
     fn on_best(&self, height: u32) -> Option<Place> {
         self.best.get(height as usize).map(|hash| self.place(hash))
     }
@@ -266,19 +282,19 @@ impl Chain for Chains {
                 return out;
             }
             step = if out.len() > 10 { step * 2 } else { 1 };
-            at = self.ancestor(&at.hash, at.height.saturating_sub(step));
+            at = self.ancestor_of(&at.hash, at.height.saturating_sub(step));
         }
     }
     fn headers_after(&self, locator: &[BlockHash], stop: &BlockHash, count: usize) -> Vec<Header> {
         let tip = self.tip();
         let active = |hash: &&BlockHash| {
             self.find(hash).is_some_and(|place| {
-                place.height <= tip.height && self.ancestor(&tip.hash, place.height).hash == place.hash
+                place.height <= tip.height && self.ancestor_of(&tip.hash, place.height).hash == place.hash
             })
         };
         let from = locator.iter().find(active).map_or(0, |hash| self.place(hash).height);
         let mut out = Vec::new();
-        let (mut at, lowest) = (self.ancestor(&tip.hash, from + count as u32), from);
+        let (mut at, lowest) = (self.ancestor_of(&tip.hash, from + count as u32), from);
         while at.height > lowest {
             out.push(at.header);
             at = self.place(&at.header.previous);

@@ -65,7 +65,7 @@ fn submit_all(world: &mut World, rounds: u32) -> usize {
             let parent = pay(&[coin(200 + number)], &[COIN_SAT]);
             let child = pay(&[out(&parent)], &[COIN_SAT - 5_000]);
             let pool = &world.pools[node].pool;
-            let result = pool.write().accept_package(&[parent, child], world.now.unix_s, None);
+            let result = pool.accept_package(&[parent, child], world.now.unix_s, None);
             assert!(result.reject.is_none());
             count += 2;
         }

@@ -131,7 +131,7 @@ impl WireError {
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WireError::Format(error) => f.write_str(core_words(error)),
+            WireError::Format(error) => f.write_str(error.core_words()),
             WireError::PayloadTooLarge { got } => write!(f, "{got} bytes, at most {}", limits::PAYLOAD_BYTES_MAX),
             WireError::TooManyInventory { got } => {
                 write!(f, "inv message size = {got}, at most {}", limits::INVENTORY_MAX)
@@ -167,19 +167,6 @@ impl fmt::Display for WireError {
             }
             WireError::FeatureTooLong { got } => write!(f, "feature field of {got} bytes"),
         }
-    }
-}
-
-/// What Core's reader says of it (`serialize.h`, `primitives/transaction.h`).
-fn core_words(error: &ParseError) -> &'static str {
-    match error {
-        ParseError::Short => "DataStream::read(): end of data: iostream error",
-        ParseError::NonCanonicalSize => "non-canonical ReadCompactSize(): iostream error",
-        ParseError::SizeTooLarge => "ReadCompactSize(): size too large: iostream error",
-        ParseError::UnknownWitnessFlag => "Unknown transaction optional data: iostream error",
-        ParseError::SuperfluousWitness => "Superfluous witness record: iostream error",
-        ParseError::TrailingBytes => "bytes are left after the last value",
-        ParseError::TooLarge => "more bytes than a block may have",
     }
 }
 

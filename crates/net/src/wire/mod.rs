@@ -30,5 +30,5 @@ pub use filters::{Filter, FilterCheckpoints, FilterHeaders, FilterRange};
 pub use headers::{BlockBytes, LocatorRequest};
 pub use inventory::{Inventory, InventoryKind};
 pub use message::{Feature, Message, SendTxReconciliation};
-pub use reconstruct::{Reconstruction, ReconstructionError};
+pub use reconstruct::{Ids, Rebuilt, Reconstruction, ReconstructionError};
 pub use version::{Services, Version};

@@ -1,7 +1,8 @@
 //! From a compact block back to the block.
 //!
 //! In:     a compact block, transactions we know, and later those we had to ask for.
-//! Out:    the positions that are missing; then the block, whose merkle root is the header's.
+//! Out:    the positions that are missing; then the block, whose merkle root is the header's, and the identifiers of its
+//!         transactions, of which those we knew are not hashed again.
 //! Fails:  [`ReconstructionError`]; which of them are the sender's fault is [`ReconstructionError::is_misbehaviour`].
 //! Source: BIP 152; Bitcoin Core, `PartiallyDownloadedBlock`.
 //!
@@ -13,7 +14,7 @@ use std::fmt;
 use primitives::encode::{ParseError, put_compact_size};
 use primitives::hash::merkle_root;
 use primitives::sha256::sha256d_many;
-use primitives::{Block, Header, Wtxid};
+use primitives::{Block, Header, Txid, Wtxid};
 
 use super::compact::{CompactBlock, ShortIdKeys, TxList};
 
@@ -65,7 +66,26 @@ enum Slot<T> {
     /// The sender sent it along.
     Prefilled(Vec<u8>),
     /// We knew it.
-    Known(Wtxid, T),
+    Known(Ids, T),
+}
+
+/// Both identifiers of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// Without its witnesses.
+    pub txid: Txid,
+    /// With them.
+    pub wtxid: Wtxid,
+}
+
+/// A block that was put together.
+pub struct Rebuilt {
+    /// It.
+    pub block: Block,
+    /// Its transactions' identifiers, in order.
+    pub txids: Vec<Txid>,
+    /// Those with witnesses, the coinbase's as it is.
+    pub wtxids: Vec<Wtxid>,
 }
 
 impl<T: Clone> Slot<T> {
@@ -75,10 +95,10 @@ impl<T: Clone> Slot<T> {
     }
 
     /// Takes a transaction with the position's identifier.
-    fn offer(&mut self, wtxid: &Wtxid, tx: &T) {
+    fn offer(&mut self, ids: &Ids, tx: &T) {
         match self {
-            Slot::Missing => *self = Slot::Known(*wtxid, tx.clone()),
-            Slot::Known(before, _) if before != wtxid => *self = Slot::Ambiguous,
+            Slot::Missing => *self = Slot::Known(*ids, tx.clone()),
+            Slot::Known(before, _) if before.wtxid != ids.wtxid => *self = Slot::Ambiguous,
             _ => {}
         }
     }
@@ -113,10 +133,10 @@ impl<T: AsRef<[u8]> + Clone> Reconstruction<T> {
         self.table.find(self.keys.short_id(wtxid)).is_some()
     }
 
-    /// Puts a transaction that we know where it belongs, if it may be of the block.
-    pub fn offer(&mut self, wtxid: &Wtxid, tx: &T) {
-        if let Some(found) = self.table.find(self.keys.short_id(wtxid)) {
-            self.slots[usize::from(self.positions[found])].offer(wtxid, tx);
+    /// Puts a transaction that we know where it belongs, if it may be of the block. Both identifiers are of these bytes.
+    pub fn offer(&mut self, ids: &Ids, tx: &T) {
+        if let Some(found) = self.table.find(self.keys.short_id(&ids.wtxid)) {
+            self.slots[usize::from(self.positions[found])].offer(ids, tx);
         }
     }
 
@@ -134,7 +154,7 @@ impl<T: AsRef<[u8]> + Clone> Reconstruction<T> {
     ///
     /// The merkle root is checked here and the witness commitment is not: a block that fails it afterwards may be due to a
     /// collision too, so it is asked for whole and nobody is blamed.
-    pub fn finish(self, txs: &TxList) -> Result<Block, ReconstructionError> {
+    pub fn finish(self, txs: &TxList) -> Result<Rebuilt, ReconstructionError> {
         let want = self.missing().len();
         if txs.len() != want {
             return Err(ReconstructionError::WrongCount { want, got: txs.len() });
@@ -150,12 +170,30 @@ impl<T: AsRef<[u8]> + Clone> Reconstruction<T> {
             }
         }
         let block = Block::parse(bytes).map_err(ReconstructionError::Format)?;
-        let txids = sha256d_many(block.tx_count(), |index| block.tx(index).stripped_parts());
-        match merkle_root(&txids) {
-            (root, false) if root == self.header.merkle_root => Ok(block),
+        let (txids, wtxids) = ids_of(&block, &self.slots);
+        let leaves: Vec<[u8; 32]> = txids.iter().map(|txid| txid.0).collect();
+        match merkle_root(&leaves) {
+            (root, false) if root == self.header.merkle_root => Ok(Rebuilt { block, txids, wtxids }),
             _ => Err(ReconstructionError::WrongMerkleRoot),
         }
     }
+}
+
+/// The identifiers of a block's transactions; those that were not known are hashed.
+fn ids_of<T>(block: &Block, slots: &[Slot<T>]) -> (Vec<Txid>, Vec<Wtxid>) {
+    let known = |slot: &Slot<T>| match slot {
+        Slot::Known(ids, _) => *ids,
+        _ => Ids { txid: Txid([0; 32]), wtxid: Wtxid([0; 32]) },
+    };
+    let (mut txids, mut wtxids): (Vec<Txid>, Vec<Wtxid>) =
+        slots.iter().map(known).map(|ids| (ids.txid, ids.wtxid)).unzip();
+    let strange: Vec<usize> = (0..slots.len()).filter(|at| !matches!(slots[*at], Slot::Known(..))).collect();
+    let stripped = sha256d_many(strange.len(), |at| block.tx(strange[at]).stripped_parts());
+    let whole = sha256d_many(strange.len(), |at| [block.tx(strange[at]).raw(), &[], &[]]);
+    for (at, (txid, wtxid)) in strange.into_iter().zip(stripped.into_iter().zip(whole)) {
+        (txids[at], wtxids[at]) = (Txid(txid), Wtxid(wtxid));
+    }
+    (txids, wtxids)
 }
 
 /// Most identifiers looked at for one: Core allows 12 in a bucket, which honest identifiers exceed once in a million blocks.
@@ -234,17 +272,18 @@ mod tests {
         Block::parse(bytes).unwrap()
     }
 
-    fn known(txs: &[Vec<u8>]) -> Vec<(Wtxid, Transaction)> {
-        txs.iter().map(|tx| (Wtxid(primitives::hash::sha256d(tx)), Transaction::parse(tx.clone()).unwrap())).collect()
+    fn known(txs: &[Vec<u8>]) -> Vec<(Ids, Transaction)> {
+        let ids = |tx: &Transaction| Ids { txid: tx.tx().txid(), wtxid: tx.tx().wtxid() };
+        txs.iter().map(|tx| Transaction::parse(tx.clone()).unwrap()).map(|tx| (ids(&tx), tx)).collect()
     }
 
     fn start(
         compact: CompactBlock,
-        known: &[(Wtxid, Transaction)],
+        known: &[(Ids, Transaction)],
     ) -> Result<Reconstruction<Transaction>, ReconstructionError> {
         let mut reconstruction = Reconstruction::open(compact)?;
-        for (wtxid, tx) in known.iter().filter(|(wtxid, _)| reconstruction.wants(wtxid)).collect::<Vec<_>>() {
-            reconstruction.offer(wtxid, tx);
+        for (ids, tx) in known.iter().filter(|(ids, _)| reconstruction.wants(&ids.wtxid)).collect::<Vec<_>>() {
+            reconstruction.offer(ids, tx);
         }
         Ok(reconstruction)
     }
@@ -267,7 +306,10 @@ mod tests {
                 let want: Vec<u16> = (0..txs.len()).filter(lacks).map(|index| index as u16).collect();
                 assert_eq!(missing, want, "{share} % of {count}");
                 let sent = TxList::of(missing.iter().map(|index| &txs[usize::from(*index)][..]));
-                assert_eq!(reconstruction.finish(&sent).unwrap().bytes(), block.bytes());
+                let rebuilt = reconstruction.finish(&sent).unwrap();
+                assert_eq!(rebuilt.block.bytes(), block.bytes());
+                assert_eq!(rebuilt.txids, block.txs().map(|tx| tx.txid()).collect::<Vec<_>>());
+                assert_eq!(rebuilt.wtxids, block.txs().map(|tx| tx.wtxid()).collect::<Vec<_>>());
             }
         }
     }
@@ -306,10 +348,13 @@ mod tests {
 
     #[test]
     fn two_known_transactions_of_one_identifier_are_asked_for() {
+        fn ids(number: u8) -> Ids {
+            Ids { txid: Txid([9; 32]), wtxid: Wtxid([number; 32]) }
+        }
         #[track_caller]
         fn check(offers: &[u8], want_wanted: bool) {
             let mut slot = Slot::Missing;
-            offers.iter().for_each(|offer| slot.offer(&Wtxid([*offer; 32]), offer));
+            offers.iter().for_each(|offer| slot.offer(&ids(*offer), offer));
             assert_eq!(slot.is_wanted(), want_wanted, "{offers:?}");
         }
         check(&[], true);
@@ -318,7 +363,7 @@ mod tests {
         check(&[1, 2], true);
         check(&[1, 2, 1], true);
         let mut slot = Slot::Prefilled(vec![]);
-        slot.offer(&Wtxid([1; 32]), &1);
+        slot.offer(&ids(1), &1);
         assert!(matches!(slot, Slot::Prefilled(_)));
     }
 

@@ -67,12 +67,12 @@ fn options(text: &str) -> (Vec<(String, String)>, &'static str) {
 
 /// Options that are taken over, or need no setting here.
 #[rustfmt::skip]
-const KNOWN: [&str; 57] = [
+const KNOWN: [&str; 58] = [
     "chain", "regtest", "signet", "testnet4", "testnet", "server", "rpcport", "rpcbind",
     "rpcallowip", "rpcuser", "rpcpassword", "rpcauth", "rpcwhitelist", "rpcthreads", "rpcworkqueue",
     "rpcservertimeout", "rest",
     "par", "dbcache", "assumevalid", "blocksdir", "txindex", "daemon",
-    "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
+    "logratelimit", "maxmempool", "mempoolexpiry", "persistmempool", "persistmempoolv1", "minrelaytxfee", "incrementalrelayfee",
     "dustrelayfee", "bytespersigop", "permitbaremultisig", "datacarrier", "datacarriersize", "acceptnonstdtxn",
     "limitclustercount", "limitclustersize", "blockmaxweight", "blockreservedweight", "blockmintxfee",
     "testactivationheight", "minimumchainwork", "maxtipage", "uacomment", "debuglogfile",
@@ -183,6 +183,7 @@ fn translate(text: &str) -> Imported {
     put("tip_age_max_s", last("maxtipage"));
     put("p2p_user_agent_comment", Some(all("uacomment").join(",")));
     put("log_file", last("debuglogfile").filter(|value| value != "0"));
+    put("log_rate_limit", last("logratelimit").map(|value| if value == "0" { "off" } else { "on" }.to_owned()));
     put("blocks_from", last("blocksdir").map(|folder| format!("{folder}/blocks")));
     for (core, addresses, mark) in ZMQ {
         put(addresses, Some(all(core).join(" ")));
@@ -256,7 +257,7 @@ mod tests {
             dbcache=4096\npar=0\nzmqpubrawtx=tcp://127.0.0.1:28333\nzmqpubrawtx=ipc:///x\nzmqpubrawtxhwm=0\n\
             blockfilterindex=1\npeerblockfilters=1\nprune=550\n\
             testactivationheight=csv@5\ntestactivationheight=segwit@6\nminimumchainwork=0x1f\nmaxtipage=100\nrpcservertimeout=60\n\
-            uacomment=a\nuacomment=b\ndebuglogfile=/debug.log\nmain.rpcport=1\n\
+            uacomment=a\nuacomment=b\ndebuglogfile=/debug.log\nlogratelimit=0\nmain.rpcport=1\n\
             [regtest]\nrpcport=18000\nrpcbind=0.0.0.0\n[main]\nrpcthreads=4\n";
         let imported = translate(text);
         let want = [
@@ -272,6 +273,7 @@ mod tests {
             ("tip_age_max_s", "100"),
             ("p2p_user_agent_comment", "a,b"),
             ("log_file", "/debug.log"),
+            ("log_rate_limit", "off"),
             ("zmq_pub_rawtx", "tcp://127.0.0.1:28333 ipc:///x"),
             ("zmq_pub_rawtx_hwm", "1000000"),
             ("block_filters", "on"),

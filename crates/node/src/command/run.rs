@@ -26,7 +26,7 @@ pub fn begin_log(config: &Config) -> Result<(), Failure> {
     log::set_level(config.log_level);
     let Some(path) = &config.log_file else { return Ok(()) };
     let told = |error| Failure::Run(format!("{} cannot be written: {error}", path.display()));
-    log::set_file(path, config.log_messages).map_err(told)
+    log::set_file(path, config.log_messages, config.log_rate_limit).map_err(told)
 }
 
 /// Watches over a node until it must end.

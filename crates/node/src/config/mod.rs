@@ -94,6 +94,8 @@ pub struct Config {
     pub log_file: Option<PathBuf>,
     /// Messages of peers have lines there.
     pub log_messages: bool,
+    /// No place of the program may fill that file.
+    pub log_rate_limit: bool,
     /// Time between progress lines.
     pub progress_interval: Duration,
 }
@@ -158,6 +160,7 @@ impl Config {
             log_level: log_level(word(layers, "log_level")),
             log_file: path(layers, "log_file"),
             log_messages: word(layers, "log_messages") == "on",
+            log_rate_limit: word(layers, "log_rate_limit") == "on",
             progress_interval: Duration::from_secs(whole(layers, "progress_interval_s")),
         })
     }

@@ -478,6 +478,16 @@ const LAST: &[Setting] = &[
     ),
     setting(
         LOG,
+        "log_rate_limit",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "on",
+        "",
+        "Each place of the program adds a mebibyte an hour to log_file at most, so that nobody outside can fill the disk by \
+         causing lines; what is left away is counted there.",
+    ),
+    setting(
+        LOG,
         "progress_interval_s",
         Kind::Whole { min: 1, max: 3_600 },
         &[],

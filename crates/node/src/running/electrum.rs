@@ -33,7 +33,7 @@ impl Electrum {
     pub fn open(&mut self, handle: &Handle, pool: &Arc<Pool>) -> Result<(), String> {
         let (mempool, followed) = (pool.mempool.clone(), pool.followed.clone());
         // The mempool follows the writer already, so its events come after the writer's.
-        let follows = self.server.follow(handle.subscribe(), Some(mempool.clone()));
+        let follows = self.server.follow(handle.subscribe_tips(), Some(mempool.clone()));
         follows.map_err(|error| format!("no thread for Electrum's events: {error}"))?;
         self.source.open(handle.clone(), Waiting { mempool, followed, pool: pool.clone() });
         // Whoever asked before was told of the genesis block.

@@ -2,16 +2,20 @@
 //!
 //! In:     an event's level, area, name and fields.
 //! Out:    `2026-11-21T04:31:10Z level=info area=node event=started chain=regtest`; all of it in a file too, where the
-//!         settings name one, and there what the crates below say in Bitcoin Core's words: `<time> [net] text`.
+//!         settings name one, and there what the crates below say in Bitcoin Core's words: `<time> [net] text`. A place of
+//!         the program that says too much is silent in the file for the rest of an hour.
 //! Fails:  never while it runs: where standard error or the file cannot be written, lines are lost and the node goes on.
-//! Source: Bitcoin Core, `src/logging.cpp` (`LogPrefix`, `GetLogPrefix`) for the file's other lines.
+//! Source: Bitcoin Core, `src/logging.cpp` (`LogPrefix`, `GetLogPrefix`) for the file's other lines, `LogRateLimiter` (its
+//!         lines about peers can be switched off and are not limited; ours cannot, and are).
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::panic::Location;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::LogLevel;
@@ -25,9 +29,63 @@ static LIVE: Mutex<String> = Mutex::new(String::new());
 
 /// The file of the settings.
 static FILE: OnceLock<File> = OnceLock::new();
+/// What each place of the program may add to the file; none where that is not bounded.
+static LIMITER: Mutex<Option<Limiter>> = Mutex::new(None);
+/// Bytes of one place in one window; Core's `RATELIMIT_MAX_BYTES` and `RATELIMIT_WINDOW`.
+const PLACE_BYTES_MAX: u64 = 1 << 20;
+const WINDOW_S: u64 = 3_600;
 /// What the crates below call what they speak of, after Core's categories; other crates' lines are not ours to write.
 const CATEGORIES: [&str; 9] =
     ["net", "validation", "mempool", "mempoolrej", "txpackages", "cmpctblock", "http", "rpc", "estimatefee"];
+
+/// A place in the source that writes lines.
+type Place = (&'static str, u32);
+
+/// What places have added to the file in this window.
+#[derive(Debug, Default)]
+struct Limiter {
+    since_s: u64,
+    places: BTreeMap<Place, Added>,
+}
+
+#[derive(Debug, Default)]
+struct Added {
+    written_bytes: u64,
+    dropped_bytes: u64,
+}
+
+impl Limiter {
+    /// True where a line may be written; `tell` gets what is to be said about places that say too much.
+    fn admits(&mut self, place: Place, bytes: u64, now_s: u64, tell: &mut dyn FnMut(String)) -> bool {
+        // A clock that was set back begins a window too.
+        if now_s < self.since_s || now_s - self.since_s >= WINDOW_S {
+            for ((file, line), added) in std::mem::take(&mut self.places) {
+                if added.dropped_bytes > 0 {
+                    let dropped = added.dropped_bytes;
+                    tell(format!(
+                        "Restarting logging from {file}:{line}: {dropped} bytes were dropped during the last {WINDOW_S}s."
+                    ));
+                }
+            }
+            self.since_s = now_s;
+        }
+        let added = self.places.entry(place).or_default();
+        if added.dropped_bytes == 0 && added.written_bytes + bytes <= PLACE_BYTES_MAX {
+            added.written_bytes += bytes;
+            return true;
+        }
+        if added.dropped_bytes == 0 {
+            let (file, line) = place;
+            tell(format!(
+                "Excessive logging detected from {file}:{line}: >{PLACE_BYTES_MAX} bytes logged during the last time window \
+                 of {WINDOW_S}s. Suppressing logging to disk from this source location until time window resets. Console \
+                 logging unaffected."
+            ));
+        }
+        added.dropped_bytes += bytes;
+        false
+    }
+}
 
 /// Writes the lines of the crates below to the file.
 struct FileLog;
@@ -39,19 +97,23 @@ impl ::log::Log for FileLog {
 
     fn log(&self, record: &::log::Record) {
         if self.enabled(record.metadata()) {
-            write_to_file(&core_line(since_1970(), record.level(), record.target(), &record.args().to_string()));
+            let place = (record.file_static().unwrap_or("?"), record.line().unwrap_or(0));
+            let line = core_line(since_1970(), record.level(), record.target(), &record.args().to_string());
+            write_to_file(place, &line);
         }
     }
 
     fn flush(&self) {}
 }
 
-/// Adds lines to this file from now on, besides; with `messages`, one for each message of a peer, too.
-pub fn set_file(path: &Path, messages: bool) -> std::io::Result<()> {
+/// Adds lines to this file from now on, besides; with `messages`, one for each message of a peer, too; `is_limited`: no place
+/// of the program more than a mebibyte an hour.
+pub fn set_file(path: &Path, messages: bool, is_limited: bool) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let file = File::options().append(true).create(true).open(path)?;
+    *LIMITER.lock().unwrap_or_else(PoisonError::into_inner) = is_limited.then(Limiter::default);
     if FILE.set(file).is_ok() && ::log::set_logger(&FileLog).is_ok() {
         ::log::set_max_level(if messages { ::log::LevelFilter::Trace } else { ::log::LevelFilter::Debug });
     }
@@ -63,8 +125,19 @@ fn since_1970() -> Duration {
 }
 
 /// One call of the system a line, so that lines of two threads do not mix.
-fn write_to_file(text: &str) {
-    if let Some(mut file) = FILE.get() {
+fn write_to_file(place: Place, text: &str) {
+    let Some(mut file) = FILE.get() else { return };
+    let (now, mut told) = (since_1970(), Vec::new());
+    let is_admitted = {
+        let mut limiter = LIMITER.lock().unwrap_or_else(PoisonError::into_inner);
+        limiter
+            .as_mut()
+            .is_none_or(|limiter| limiter.admits(place, text.len() as u64, now.as_secs(), &mut |line| told.push(line)))
+    };
+    for line in told {
+        let _ = file.write_all(core_line(now, ::log::Level::Warn, "", &line).as_bytes());
+    }
+    if is_admitted {
         let _ = file.write_all(text.as_bytes());
     }
 }
@@ -94,21 +167,25 @@ pub fn is_live() -> bool {
 }
 
 /// Something was lost, or the node stops.
+#[track_caller]
 pub fn error(area: &str, event: &str, fields: Fields) {
     line(LogLevel::Error, area, event, fields);
 }
 
 /// Somebody should look.
+#[track_caller]
 pub fn warn(area: &str, event: &str, fields: Fields) {
     line(LogLevel::Warn, area, event, fields);
 }
 
 /// What happened.
+#[track_caller]
 pub fn info(area: &str, event: &str, fields: Fields) {
     line(LogLevel::Info, area, event, fields);
 }
 
 /// Details for the hunter of a bug.
+#[track_caller]
 pub fn debug(area: &str, event: &str, fields: Fields) {
     line(LogLevel::Debug, area, event, fields);
 }
@@ -120,13 +197,15 @@ pub fn live(text: &str) {
     text.clone_into(&mut live);
 }
 
+#[track_caller]
 fn line(level: LogLevel, area: &str, event: &str, fields: Fields) {
     let is_shown = level as u8 <= LEVEL.load(Ordering::Relaxed);
     if !is_shown && FILE.get().is_none() {
         return;
     }
     let text = format_line(since_1970().as_secs(), level, area, event, fields);
-    write_to_file(&format!("{text}\n"));
+    let place = Location::caller();
+    write_to_file((place.file(), place.line()), &format!("{text}\n"));
     if !is_shown {
         return;
     }
@@ -186,6 +265,30 @@ mod tests {
         ] {
             assert_eq!(utc(unix_s), want);
         }
+    }
+
+    #[test]
+    fn a_place_that_says_too_much_is_silent_until_its_hour_is_over() {
+        let mut limiter = Limiter::default();
+        let (loud, quiet): (Place, Place) = (("a.rs", 1), ("a.rs", 2));
+        let mut check = |place, bytes, now_s, want: bool, told: &[&str]| {
+            let mut lines = Vec::new();
+            let got = limiter.admits(place, bytes, now_s, &mut |line| lines.push(line));
+            assert_eq!(got, want, "{bytes} bytes at {now_s} s");
+            assert_eq!(lines.len(), told.len(), "{lines:?}");
+            assert!(lines.iter().zip(told).all(|(line, want)| line.contains(want)), "{lines:?}");
+        };
+        check(loud, PLACE_BYTES_MAX - 1, 5_000, true, &[]);
+        check(loud, 1, 5_001, true, &[]);
+        check(loud, 100, 5_002, false, &["Excessive logging detected from a.rs:1: >1048576 bytes"]);
+        check(loud, 11, 5_003, false, &[]);
+        check(quiet, PLACE_BYTES_MAX, 5_003, true, &[]);
+        check(loud, 1, 5_000 + WINDOW_S - 1, false, &[]);
+        let restart = "Restarting logging from a.rs:1: 112 bytes were dropped during the last 3600s.";
+        check(loud, 7, 5_000 + WINDOW_S, true, &[restart]);
+        // A line that alone is too long, and a clock that is set back.
+        check(quiet, PLACE_BYTES_MAX + 1, 9_000, false, &["from a.rs:2"]);
+        check(quiet, 1, 10, true, &["Restarting logging from a.rs:2"]);
     }
 
     #[test]

@@ -82,6 +82,10 @@ fn tell_news(event: &Event, env: &Env) {
         let view = env.source.view();
         let _ = view.merkle_branch(view.tip_height(), 0);
     }
+    let Some(touched) = touched else {
+        // Too many scripts to list: what has not changed is not told.
+        return env.subscriptions.tell_everything();
+    };
     let mut news = Touched { tip: true, scripts: touched.clone(), ..Touched::default() };
     if env.subscriptions.watches_txs() {
         let blocks: Vec<&TipBlock> = connected.iter().chain(disconnected.iter()).collect();

@@ -53,7 +53,7 @@ pub struct News {
 impl News {
     /// Listens from now on.
     pub fn new(handle: Handle, publisher: Arc<Publisher>, mempool: Option<MempoolSource>) -> News {
-        let events = handle.subscribe();
+        let events = handle.subscribe_tips();
         let mempool = mempool.map(|subscribe| {
             let receiver = subscribe();
             (subscribe, receiver)

@@ -5,9 +5,10 @@
 //! Out:    transactions a second by the clock and by CPU time, how many were taken, memory.
 //! Fails:  when a contestant does, or takes none.
 //!
-//! Fair or not: transactions are those of forged blocks that nobody has, in their order, so that parents come before
-//! children. CPU time is that of the whole node while it takes them in, which is what a node on one core would need. A node
-//! starts anew for every run, with its chain read in before.
+//! Fair or not: transactions are those of [`super::offered`], parents before children, the same bytes for all, one
+//! connection each. CPU time is that of the whole node while it takes them in, its sockets included; with `--core` the node
+//! has that core alone, and wall time is its. A node starts anew for every run, with its chain read in before. bitcoind has
+//! all its checks of regtest off, ours has none.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chain::mempool::{Accept, Mempool, SharedMempool};
 use chain::policy::Policy;
 use net::Message;
-use primitives::{Block, Network, Params, Transaction};
+use primitives::{Network, Params, Transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -25,10 +26,13 @@ use crate::import::ours;
 use crate::measure::{Start, Usage};
 use crate::network::scripted::Scripted;
 use crate::nodes::bitcoind::{self, Bitcoind, free_address};
+use crate::nodes::process::keep_off;
 use crate::nodes::{Assay, AssaySettings, P2p, Process, Rpc};
 use crate::report::{self, Table, bytes, count, median};
-use crate::sample::{Ahead, Blocks, Scratch};
+use crate::sample::{Blocks, Scratch};
 use crate::{BenchError, at, child, machine};
+
+use super::offered::{Offered, Wish};
 
 /// Transactions of a batch in the library: what the node's own thread gathers in a moment.
 const BATCH: usize = 200;
@@ -61,20 +65,20 @@ pub struct Run {
 /// Runs the contestants in turn, prints, writes.
 pub fn bench(options: &MempoolOptions) -> Result<(), BenchError> {
     let machine = machine::describe();
-    let wish = Ahead { blocks: options.blocks + 1, inputs_per_block: options.inputs };
-    let (blocks, ahead) = Blocks::forge_with_ahead(&options.scratch, &wish)?;
-    // The first one is handed to the nodes, so that their tip is new.
-    let (first, ahead) = ahead.split_first().expect("one more than asked for");
-    let transactions = transactions(ahead)?;
+    let wish = Wish { count: options.transactions as usize, children_percent: options.children, seed: 1 };
+    let Offered { blocks, first, txs: transactions, .. } = Offered::make(&options.scratch, &wish)?;
+    if let Some(core) = options.core {
+        keep_off(core, machine::cores())?;
+    }
     let scratch = Scratch::new(&options.scratch, "mempool")?;
     let file = scratch.path().join("transactions");
     std::fs::write(&file, encode(&transactions)).map_err(at(&file))?;
     let library_blocks = scratch.path().join("blocks");
-    blocks.copy_with(first, &library_blocks)?;
+    blocks.copy_with(&first, &library_blocks)?;
     let world = World {
         options,
         blocks: &blocks,
-        first,
+        first: &first,
         scratch: scratch.path(),
         transactions: &transactions,
         file: &file,
@@ -94,8 +98,7 @@ pub fn bench(options: &MempoolOptions) -> Result<(), BenchError> {
     let summary = summary(&runs);
     println!("{} transactions offered\n\n{}", count(transactions.len() as u64), table(&runs).text());
     let settings = json!({
-        "transactions": transactions.len(), "inputs_per_block": options.inputs, "blocks": options.blocks,
-        "threads": options.threads, "memory_mib": options.memory, "runs": options.runs, "batch": BATCH,
+        "transactions": transactions.len(), "children_percent": options.children, "core": options.core, "threads": options.threads, "memory_mib": options.memory, "runs": options.runs, "batch": BATCH,
         "bitcoind": options.bitcoind.as_deref().map(bitcoind::version).transpose()?,
     });
     let report =
@@ -156,33 +159,37 @@ impl World<'_> {
     }
 
     fn ours(&self) -> Result<Node, BenchError> {
-        let (threads, memory_mib) = (self.options.threads, self.options.memory);
-        let (node, mut rpc, address) = start_ours(self.blocks, self.scratch, threads, memory_mib)?;
+        let MempoolOptions { threads, memory, core, .. } = *self.options;
+        let how = How { threads, memory_mib: memory, core, mempool_mb: None };
+        let (node, mut rpc, address) = start_ours(self.blocks, self.scratch, how)?;
         rpc.step_onto(self.first)?;
         Ok(Node { process: node.process, rpc, p2p: address })
     }
 
     fn theirs(&self) -> Result<Node, BenchError> {
         let program = self.options.bitcoind.as_deref().expect("asked only where there is one");
-        let height = self.blocks.height()?;
-        let folder = self.scratch.join("bitcoind");
-        // One that was killed has not kept its chain: it begins anew, as ours does.
-        if folder.exists() {
-            std::fs::remove_dir_all(&folder).map_err(at(&folder))?;
-        }
-        let mut node = Bitcoind::start(program, &folder, self.blocks, self.options.threads, height)?;
+        let how = How { threads: self.options.threads, memory_mib: 0, core: self.options.core, mempool_mb: None };
+        let mut node = start_theirs(program, self.blocks, self.scratch, how)?;
         node.rpc.step_onto(self.first)?;
         Ok(Node { process: node.process, rpc: node.rpc, p2p: node.p2p })
     }
 }
 
+/// How a node is started.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Its threads.
+    pub threads: usize,
+    /// Memory budget of ours, in MiB.
+    pub memory_mib: u64,
+    /// The core it is bound to.
+    pub core: Option<u32>,
+    /// Its mempool's bound; none: its own default.
+    pub mempool_mb: Option<u64>,
+}
+
 /// Our node, new, with the chain read in.
-pub fn start_ours(
-    blocks: &Blocks,
-    scratch: &Path,
-    threads: usize,
-    memory_mib: u64,
-) -> Result<(Assay, Rpc, SocketAddr), BenchError> {
+pub fn start_ours(blocks: &Blocks, scratch: &Path, how: How) -> Result<(Assay, Rpc, SocketAddr), BenchError> {
     let (address, datadir) = (free_address()?, scratch.join("assay"));
     if datadir.exists() {
         std::fs::remove_dir_all(&datadir).map_err(at(&datadir))?;
@@ -191,11 +198,13 @@ pub fn start_ours(
         chain: "regtest".to_owned(),
         blocks_from: Some(blocks.folder().to_owned()),
         datadir,
-        threads,
-        memory_mib,
+        threads: how.threads,
+        memory_mib: how.memory_mib,
         engine: "auto".to_owned(),
         p2p: P2p::Serve,
         rpc: Some(address),
+        mempool_mb: how.mempool_mb,
+        core: how.core,
     };
     let mut node = Assay::start("assay", &settings)?;
     node.wait_until_following()?;
@@ -204,11 +213,25 @@ pub fn start_ours(
     Ok((node, rpc, p2p))
 }
 
+/// bitcoind, new, with the chain read in.
+pub fn start_theirs(program: &Path, blocks: &Blocks, scratch: &Path, how: How) -> Result<Bitcoind, BenchError> {
+    let folder = scratch.join("bitcoind");
+    // One that was killed has not kept its chain: it begins anew, as ours does.
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(at(&folder))?;
+    }
+    let more: Vec<String> = how.mempool_mb.map(|megabytes| format!("-maxmempool={megabytes}")).into_iter().collect();
+    Bitcoind::start_with(program, &folder, blocks, how.threads, blocks.height()?, how.core, &more)
+}
+
 /// A node that is handed transactions.
-struct Node {
-    process: Process,
-    rpc: Rpc,
-    p2p: SocketAddr,
+pub struct Node {
+    /// It.
+    pub process: Process,
+    /// Its JSON-RPC.
+    pub rpc: Rpc,
+    /// Where peers may connect to.
+    pub p2p: SocketAddr,
 }
 
 impl Node {
@@ -276,19 +299,6 @@ pub fn in_library(settings: &Settings) -> Result<Run, BenchError> {
     }
     let usage = start.usage()?;
     Ok(Run { contestant: String::new(), usage, taken, mempool_bytes: pool.read().bytes() as u64 })
-}
-
-/// All transactions of the blocks but the coinbases.
-pub fn transactions(blocks: &[Vec<u8>]) -> Result<Vec<Transaction>, BenchError> {
-    let wrong = |error: primitives::encode::ParseError| BenchError::Wrong(format!("a forged block: {error}"));
-    let mut all = Vec::new();
-    for bytes in blocks {
-        let block = Block::parse(bytes.clone()).map_err(wrong)?;
-        for tx in block.txs().skip(1) {
-            all.push(Transaction::parse(tx.raw().to_vec()).map_err(wrong)?);
-        }
-    }
-    Ok(all)
 }
 
 fn encode(transactions: &[Transaction]) -> Vec<u8> {
@@ -376,13 +386,11 @@ mod tests {
     #[test]
     fn the_library_takes_forged_transactions_one_by_one_and_in_batches() {
         let parent = std::env::temp_dir();
-        let wish = Ahead { blocks: 2, inputs_per_block: 60 };
-        let (blocks, ahead) = Blocks::forge_with_ahead(&parent, &wish).unwrap();
-        let offered = transactions(&ahead[1..]).unwrap();
-        assert!(offered.len() >= 20, "{}", offered.len());
+        let wish = Wish { count: 60, children_percent: 20, seed: 1 };
+        let Offered { blocks, first, txs: offered, .. } = Offered::make(&parent, &wish).unwrap();
         let scratch = Scratch::new(&parent, "mempool-test").unwrap();
         let folder = scratch.path().join("blocks");
-        blocks.copy_with(&ahead[0], &folder).unwrap();
+        blocks.copy_with(&first, &folder).unwrap();
         let file = scratch.path().join("transactions");
         std::fs::write(&file, encode(&offered)).unwrap();
         let run = |batch| {

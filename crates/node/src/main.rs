@@ -60,6 +60,7 @@ fn obey(request: Request) -> Result<ExitCode, Failure> {
         Request::Run(flags) => return command::run::run(&flags),
         Request::Reindex(flags) => return command::reindex::reindex(&flags),
         Request::Status { flags, form } => return command::status::status(&flags, form),
+        Request::Admin { flags, asked, json } => return command::admin::admin(&flags, &asked, json),
         Request::Verify(flags) => return command::verify::verify(&flags),
         Request::Bench(arguments) => return Ok(bench::cli(arguments)),
         Request::Cli(arguments) => return Ok(command::cli::run(arguments)),

@@ -9,11 +9,15 @@ use std::sync::{Arc, OnceLock};
 use primitives::{Block, Network, Params};
 use serde_json::Value;
 
-use crate::electrum::line::Lines;
 use crate::electrum::machine::{Machine, Step};
 use crate::electrum::subscriptions::Mailbox;
 use crate::electrum::{Config, Env};
+use crate::metrics::Metrics;
 use crate::plain::PlainChain;
+use crate::transport::channel::{Channel, Layers};
+use crate::transport::lines::Lines;
+use crate::transport::room::{Room, RoomLimits};
+use crate::transport::{Framing, Refusal};
 
 fn env() -> Arc<Env> {
     static ENV: OnceLock<Arc<Env>> = OnceLock::new();
@@ -33,7 +37,7 @@ pub fn fuzz_line(bytes: &[u8]) {
     for greeting in ["", "{\"id\":0,\"method\":\"server.version\"}\n", newest] {
         let env = env();
         let mut machine = Machine::new(env.clone(), Arc::new(Mailbox::default()));
-        let mut lines = Lines::new(env.clone());
+        let mut lines = Lines::new(Room::new(env.metrics.clone(), env.limits.room()));
         lines.push(greeting.as_bytes());
         lines.push(bytes);
         lines.push(b"\n");
@@ -68,10 +72,96 @@ pub fn fuzz_line(bytes: &[u8]) {
     }
 }
 
+/// Everything a connection of some layers amounts to: its messages, what was refused, whether it ended, who is behind it.
+type Read = (Vec<Vec<u8>>, Option<Refusal>, bool, String);
+
+fn read(layers: &Layers, pieces: impl Iterator<Item = Vec<u8>>) -> Read {
+    let limits = RoomLimits { message_bytes_max: 512, own_bytes: 256, shared_bytes_max: 1 << 20 };
+    let metrics = Arc::new(Metrics::new([]));
+    let room = Room::new(metrics.clone(), limits);
+    let mut channel = Channel::new(layers, room).expect("without TLS there is nothing to fail");
+    let (mut messages, mut refused, mut sent) = (Vec::new(), None, 0);
+    for piece in pieces {
+        channel.receive(&piece);
+        while refused.is_none() {
+            match channel.next() {
+                Ok(Some(message)) => {
+                    assert!(message.len() <= limits.message_bytes_max, "a message within its limit");
+                    messages.push(message);
+                }
+                Ok(None) => break,
+                Err(why) => refused = Some(why),
+            }
+        }
+        sent += channel.seal(b"", false).len();
+    }
+    for _ in &messages {
+        sent += channel.seal(b"{}\n", true).len();
+    }
+    sent += channel.farewell().len();
+    assert!(sent < 1_000 + 400 * (messages.len() + 1), "nobody is answered more than he said");
+    let told = (messages, refused, channel.is_closed(), format!("{:?}", channel.behind()));
+    drop(channel);
+    assert_eq!(metrics.line_bytes_now.get(), 0, "what was held is given back");
+    told
+}
+
+/// Bytes of a connection before and within every framing, behind a balancer or not: however they are cut, the same messages
+/// come out and the same is refused.
+pub fn fuzz_channel(bytes: &[u8]) {
+    for framing in [Framing::Lines, Framing::WebSocket, Framing::Http] {
+        for behind_balancer in [false, true] {
+            let layers = Layers { behind_balancer, tls: None, framing };
+            let whole = read(&layers, std::iter::once(bytes.to_vec()));
+            for cut in [1, 7] {
+                let parts = read(&layers, bytes.chunks(cut).map(<[u8]>::to_vec));
+                assert_eq!(whole, parts, "{framing:?}, cut every {cut}");
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use stdx::random::Random;
+
+    #[test]
+    fn mutated_connections_are_read_the_same_however_they_are_cut() {
+        let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        let frames =
+            [&[0x01, 0x82, 0, 0, 0, 0][..], b"{\"", &[0x89, 0x80, 0, 0, 0, 0, 0x80, 0x81, 1, 0, 0, 0, 0x7c]].concat();
+        let close = [0x88, 0x82, 0, 0, 0, 0, 3, 0xe8];
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+        let proxy = [&crate::transport::proxy::SIGNATURE[..], &[0x21, 0x11, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 2]]
+            .concat();
+        let seeds: [Vec<u8>; 6] = [
+            [upgrade.as_bytes(), &frames, &frames, &close].concat(),
+            [&proxy[..], upgrade.as_bytes(), &frames].concat(),
+            [post, post].concat().into_bytes(),
+            [&proxy[..], post.as_bytes()].concat(),
+            b"{\"id\":1}\n[]\r\n\n".to_vec(),
+            [&proxy[..], b"{}\n", &[b' '; 600][..], b"\n"].concat(),
+        ];
+        let mut random = Random::new(11);
+        for round in 0..4_000 {
+            let mut bytes = seeds[round % seeds.len()].clone();
+            for _ in 0..random.below(4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(4) {
+                    0 => bytes[at] = random.next_u64() as u8,
+                    1 => bytes.truncate(at + 1),
+                    2 => bytes.insert(at, b"\r\n: 0,\x81\x89\xfe"[random.below(9) as usize]),
+                    _ => drop(bytes.remove(at)),
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            fuzz_channel(&bytes);
+        }
+    }
 
     /// Requests to begin from; mutations of them reach deeper than random bytes.
     const SEEDS: [&str; 14] = [

@@ -18,6 +18,8 @@ pub mod fuzz;
 
 pub mod decoded;
 pub mod electrum;
+pub mod shares;
+pub mod transport;
 pub mod wallet;
 
 pub mod calls;

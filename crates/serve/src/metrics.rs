@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// One number that only grows, or a gauge where its name says so.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ counters! {
     sessions_now,
     /// Sessions accepted.
     sessions_opened,
-    /// Connections refused because of the session limit.
+    /// Connections refused: too many sessions, a ban, or a share that is used up.
     sessions_refused,
     /// Sessions ended because the client read too slowly.
     dropped_slow_reader,
@@ -85,6 +86,10 @@ counters! {
     dropped_bad_input,
     /// Sessions ended by a fault of ours.
     dropped_fault,
+    /// Sessions ended because they, their address or their neighbourhood had more than their share.
+    dropped_excess,
+    /// Answers that waited because of that.
+    slowed,
     /// Bytes read from clients.
     bytes_in,
     /// Bytes handed to the sockets of clients.
@@ -101,8 +106,45 @@ counters! {
     notifications,
     /// Gauge: subscriptions to scripts, transactions and outpoints, over all sessions.
     subscriptions_now,
+    /// Certificates read anew because their files had changed.
+    certificates_read,
     /// Requests for a method that does not exist.
     unknown_methods,
+}
+
+/// Sizes of answers that are told apart, in bytes: one packet, one window, what is streamed.
+pub const SIZE_BYTES_MAX: [u64; 4] = [1 << 10, 1 << 14, 1 << 18, u64::MAX];
+
+/// Times to compute an answer that are told apart, in microseconds; the last count is for longer ones.
+pub const LATENCY_US_MAX: [u64; 8] = [100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// How long answers of one size took to compute.
+#[derive(Debug, Default)]
+pub struct Latencies {
+    counts: [Counter; LATENCY_US_MAX.len() + 1],
+    total_us: Counter,
+}
+
+impl Latencies {
+    fn add(&self, time_us: u64) {
+        self.counts[LATENCY_US_MAX.partition_point(|max| *max < time_us)].add(1);
+        self.total_us.add(time_us);
+    }
+
+    /// Answers by their time.
+    pub fn counts(&self) -> Vec<u64> {
+        self.counts.iter().map(Counter::get).collect()
+    }
+
+    /// All of them.
+    pub fn count(&self) -> u64 {
+        self.counts().iter().sum()
+    }
+
+    /// Their times together.
+    pub fn total_us(&self) -> u64 {
+        self.total_us.get()
+    }
 }
 
 /// Counters of one method.
@@ -114,10 +156,45 @@ pub struct MethodCounters {
     pub requests: Counter,
     /// Time spent computing answers, in nanoseconds.
     pub spent_ns: Counter,
+    /// How long answers took to compute, by [`SIZE_BYTES_MAX`].
+    pub latencies: [Latencies; SIZE_BYTES_MAX.len()],
 }
 
 impl MethodCounters {
     fn new(name: &'static str) -> MethodCounters {
-        MethodCounters { name, requests: Counter::default(), spent_ns: Counter::default() }
+        MethodCounters {
+            name,
+            requests: Counter::default(),
+            spent_ns: Counter::default(),
+            latencies: Default::default(),
+        }
+    }
+
+    /// Counts an answer that was made wholly: its size, and the time it took.
+    pub fn answered(&self, bytes: u64, time: Duration) {
+        let size = SIZE_BYTES_MAX.partition_point(|max| *max < bytes);
+        self.latencies[size].add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_by_size_and_time() {
+        let counters = MethodCounters::new("m");
+        for (bytes, time_us, size, slot) in [
+            (0, 0, 0, 0),
+            (1 << 10, 100, 0, 0),
+            (1025, 101, 1, 1),
+            (u64::MAX, 10_000_000, 3, 7),
+            (1 << 19, 10_000_001, 3, 8),
+        ] {
+            let before = counters.latencies[size].counts()[slot];
+            counters.answered(bytes, Duration::from_micros(time_us));
+            assert_eq!(counters.latencies[size].counts()[slot], before + 1, "{bytes} bytes in {time_us} us");
+        }
+        assert_eq!((counters.latencies[3].count(), counters.latencies[3].total_us()), (2, 20_000_001));
     }
 }

@@ -63,8 +63,9 @@ pub fn bench(options: &RelayOptions) -> Result<(), BenchError> {
     let count = (options.transactions * u64::from(options.blocks)) as usize;
     let mut offered = Offered::make(&options.scratch, &Wish { count, children_percent: CHILDREN_PERCENT, seed: 1 })?;
     let scratch = Scratch::new(&options.scratch, "relay")?;
-    let mut nodes = start(options, &offered.blocks, &offered.first, &scratch)?;
-    let first = offered.blocks.height()? + 2;
+    let brought = offered.block_of(&[]);
+    let mut nodes = start(options, &offered.blocks, [&offered.first, &brought], &scratch)?;
+    let first = offered.blocks.height()? + 3;
     let mut runs = Vec::new();
     let txs = offered.txs.clone();
     for (height, txs) in (first..).zip(txs.chunks(options.transactions as usize)) {
@@ -92,7 +93,12 @@ pub fn bench(options: &RelayOptions) -> Result<(), BenchError> {
     report::write_json(options.json.as_deref(), &report)
 }
 
-fn start(options: &RelayOptions, blocks: &Blocks, handed: &[u8], scratch: &Scratch) -> Result<Vec<Node>, BenchError> {
+fn start(
+    options: &RelayOptions,
+    blocks: &Blocks,
+    handed: [&[u8]; 2],
+    scratch: &Scratch,
+) -> Result<Vec<Node>, BenchError> {
     let how = How { threads: options.threads, memory_mib: MEMORY_MIB, core: None, mempool_mb: None };
     let (ours, rpc, p2p) = start_ours(blocks, scratch.path(), how)?;
     let mut nodes = vec![connect("assay", ours.process, rpc, p2p, handed)?];
@@ -103,26 +109,32 @@ fn start(options: &RelayOptions, blocks: &Blocks, handed: &[u8], scratch: &Scrat
     Ok(nodes)
 }
 
-/// Connects both peers. The one that will send blocks brings `handed` first, as who brings a good block is one whose
-/// compact blocks are taken unasked (Core: `m_bip152_highbandwidth_to`).
+/// Connects both peers, once the node follows the chain by the first of `handed`. The one that will send blocks brings the
+/// second, and is asked for compact blocks at once: of others nobody takes them unasked (Core: `m_bip152_highbandwidth_to`).
 fn connect(
     name: &'static str,
     process: Process,
     mut rpc: Rpc,
     p2p: std::net::SocketAddr,
-    handed: &[u8],
+    handed: [&[u8]; 2],
 ) -> Result<Node, BenchError> {
     let magic = Params::of(Network::Regtest).magic;
-    rpc.set_time_of(handed)?;
+    let [first, brought] = handed;
+    rpc.step_onto(first)?;
+    rpc.set_time_of(brought)?;
     let (mut from, to) = (Scripted::connect(p2p, magic, 1)?, Scripted::connect(p2p, magic, 2)?);
     let wrong = |error: &dyn std::fmt::Display| BenchError::Wrong(format!("a forged block: {error}"));
-    let block = net::wire::BlockBytes::new(handed.to_vec()).map_err(|error| wrong(&error))?;
+    let block = net::wire::BlockBytes::new(brought.to_vec()).map_err(|error| wrong(&error))?;
     let hash = block.hash();
     from.send(&Message::Headers(vec![block.header()]))?;
     let asks =
         |message: &Message| matches!(message, Message::GetData(list) if list.iter().any(|entry| entry.hash == hash.0));
     from.wait_for("getdata", asks)?;
     from.send(&Message::Block(block))?;
+    from.wait_for(
+        "question for compact blocks",
+        |message| matches!(message, Message::SendCompact(how) if how.announce),
+    )?;
     let tip = Value::from(hash.to_string());
     while rpc.call("getbestblockhash", json!([]))? != tip {
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -17,7 +17,7 @@ use primitives::{Coin, OutPoint, SpentCoins, Transaction, Txid, Wtxid};
 use super::cluster::{Kin, Newcomer, Plan};
 use super::entry::{Entry, Reason, UNCONFIRMED};
 use super::pool::{Arrival, Mempool, Slot};
-use super::scripts::Judged;
+use super::scripts::{Judged, Stop};
 use crate::policy::{
     FeeFrac, FeeRate, Policy, Reject, TX_SIGOP_COST_MAX, TX_STRIPPED_BYTES_MIN, check_inputs, check_standard,
     check_witness, dust_outputs, vsize,
@@ -148,20 +148,6 @@ impl Draft {
         let by_fee = reject.class() == crate::policy::Class::Reconsiderable;
         let effective = by_fee.then(|| (self.feerate(), vec![self.entry.wtxid]));
         Rejected { reject, effective }
-    }
-}
-
-/// Why a transaction goes no further.
-pub(super) enum Stop {
-    /// It breaks a rule.
-    Rejected(Rejected),
-    /// Its scripts are to be judged first: they are in [`Judged`] now, and who holds the mempool lets go of it meanwhile.
-    Unjudged,
-}
-
-impl<R: Into<Rejected>> From<R> for Stop {
-    fn from(rejected: R) -> Stop {
-        Stop::Rejected(rejected.into())
     }
 }
 

@@ -7,11 +7,11 @@
 
 use primitives::{Transaction, Tx, Txid, Wtxid};
 
-use super::accept::{Accept, Accepted, Draft, Others, Rejected, Stop, Terms};
+use super::accept::{Accept, Accepted, Draft, Others, Rejected, Terms};
 use super::cluster::{Newcomer, Plan};
 use super::entry::{Entry, Reason};
 use super::pool::{Mempool, Slot};
-use super::scripts::Judged;
+use super::scripts::{Judged, Stop};
 use crate::policy::{
     Class, FeeRate, InPackage, PackageReject, Reject, check_package, check_truc_package, is_child_with_parents,
 };

@@ -20,6 +20,7 @@ use consensus::script::{Counters, CountersTotal, TxCoins, TxJob, verify_txs};
 use primitives::{SpentCoins, Transaction, Wtxid};
 use sigs::Engine;
 
+use super::accept::Rejected;
 use super::base::Keyed;
 use super::entry::Entry;
 use crate::policy::{Reject, spends_witness_program};
@@ -68,6 +69,20 @@ impl ScriptMemory {
             generations[0].clear();
         }
         generations[0].insert(wtxid, flags);
+    }
+}
+
+/// Why a transaction goes no further.
+pub(super) enum Stop {
+    /// It breaks a rule.
+    Rejected(Rejected),
+    /// Its scripts are to be judged first: they are in [`Judged`] now, and who holds the mempool lets go of it meanwhile.
+    Unjudged,
+}
+
+impl<R: Into<Rejected>> From<R> for Stop {
+    fn from(rejected: R) -> Stop {
+        Stop::Rejected(rejected.into())
     }
 }
 

@@ -13,10 +13,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use consensus::script::CountersTotal;
 use primitives::Transaction;
 
-use super::accept::{Accept, Accepted, Others, Rejected, Stop};
+use super::accept::{Accept, Accepted, Others, Rejected};
 use super::package::{PackageResult, Together};
 use super::pool::Mempool;
-use super::scripts::{Judged, ScriptMemory};
+use super::scripts::{Judged, ScriptMemory, Stop};
 use crate::policy::FeeRate;
 
 /// A mempool that threads share; cloning it is cheap.

@@ -6,6 +6,8 @@
 //! Source: Bitcoin Core, `validation.cpp`: `ReceivedBlockTransactions` (blocks arrive in any order), `InvalidateBlock`,
 //!         `ResetBlockFailureFlags`, `PreciousBlock`; `CBlockIndexWorkComparator`.
 
+use std::collections::VecDeque;
+
 use primitives::Header;
 use store::blockfiles::Position;
 
@@ -58,8 +60,9 @@ impl HeaderTree {
             self.unlinked.entry(parent).or_default().push(id);
             return;
         }
-        let mut linked = vec![id];
-        while let Some(id) = linked.pop() {
+        // In the order they came: of equal ones the first stays (Core: `ReceivedBlockTransactions`).
+        let mut linked = VecDeque::from([id]);
+        while let Some(id) = linked.pop_front() {
             let node = &mut self.nodes[id as usize];
             node.marks |= LINKED;
             node.sequence = self.next_sequence;

@@ -275,3 +275,23 @@ fn ends_of_branches_have_cores_words() {
     ];
     assert_eq!(words, want);
 }
+
+#[test]
+fn of_two_blocks_that_waited_for_one_parent_the_first_is_best() {
+    let params = Params::of(Network::Regtest);
+    let mut tree = HeaderTree::new(&params);
+    let parent = mine(&params.genesis, params.genesis.time_s + 600, 1);
+    let children = [2, 3].map(|label| mine(&parent, parent.time_s + 600, label));
+    let header_only = |header| Seen { header, position: None };
+    for header in [parent, children[0], children[1]] {
+        assert!(matches!(tree.insert(header_only(header), 2_000_000_000), Inserted::Added));
+    }
+    for (offset, child) in children.iter().enumerate() {
+        let id = tree.find(&child.hash()).unwrap();
+        tree.add_block(id, Position { file: 0, offset: 1_000 * (1 + offset as u32), size: 285 });
+    }
+    assert_eq!(tree.best(), NodeId::GENESIS);
+    let id = tree.find(&parent.hash()).unwrap();
+    tree.add_block(id, Position { file: 0, offset: 8, size: 285 });
+    assert_eq!(tree.hash(tree.best()), children[0].hash());
+}

@@ -37,6 +37,8 @@ impl<C: Chain> Hub<C> {
             talk.peer.ping_if_due(self.now, &mut self.random);
         }
         self.begin_txs(id);
+        self.trickle(id);
+        self.check_headers_time(id);
         let others = self.talks.iter().any(|(other, talk)| *other != id && talk.asking.since().is_some());
         if self.promises_blocks(id) && (!others || self.is_recent()) {
             self.begin_headers(id);

@@ -49,6 +49,8 @@ pub use upload::UploadBudget;
 /// Blocks whose senders are remembered until they are judged.
 const JUDGED_BLOCKS_MAX: usize = 8_192;
 
+/// Age of our tip up to which peers without old blocks will do; Core's `NODE_NETWORK_LIMITED_ALLOW_CONN_BLOCKS`, 144 of them.
+const PRUNED_DEPTH_S_MAX: u64 = 144 * 600;
 /// Time between two looks at what is due for a peer that sends much.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
@@ -162,9 +164,11 @@ impl<C: Chain> Hub<C> {
     /// A connection was made.
     pub fn connect(&mut self, setup: Setup, now: Moment, entropy: &mut dyn Entropy) {
         let (height, services) = (self.chain.tip().height as i32, self.services_now());
-        if (self.local.start_height, self.local.services) != (height, services) {
+        let depth_s = now.unix_s.saturating_sub(self.chain.tip().header.time_s.into());
+        let takes_pruned = depth_s < PRUNED_DEPTH_S_MAX;
+        if (self.local.start_height, self.local.services, self.local.takes_pruned) != (height, services, takes_pruned) {
             let local = Arc::make_mut(&mut self.local);
-            (local.start_height, local.services) = (height, services);
+            (local.start_height, local.services, local.takes_pruned) = (height, services, takes_pruned);
         }
         log::debug!(target: "net", "Added connection peer={}", setup.id.0);
         if setup.encrypted && setup.kind.is_outbound() {

@@ -176,9 +176,18 @@ impl<C: Chain> Hub<C> {
         }
         match download.received(id, &tx, &**pool) {
             Route::Drop => {
-                if self.has_permission(id, Permissions::FORCE_RELAY) && self.txs.pool.has(&TxName::Txid(txid)) {
-                    log::info!(target: "net", "Force relaying tx {txid} (wtxid={wtxid}) from peer={}", id.0);
-                    self.txs.backlog.push(wtxid);
+                if self.has_permission(id, Permissions::FORCE_RELAY) {
+                    let named = format!("{txid} (wtxid={wtxid})");
+                    match self.txs.pool.has(&TxName::Txid(txid)) {
+                        true => {
+                            log::info!(target: "net", "Force relaying tx {named} from peer={}", id.0);
+                            self.txs.backlog.push(wtxid);
+                        }
+                        false => log::info!(
+                            target: "net",
+                            "Not relaying non-mempool transaction {named} from forcerelay peer={}", id.0
+                        ),
+                    }
                 }
             }
             Route::Judge => {

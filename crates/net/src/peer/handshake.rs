@@ -161,8 +161,9 @@ impl Handshake {
         now: Moment,
         own_version: impl FnOnce() -> Message,
     ) -> Result<Answer, End> {
-        if self.kind.expects_services() && !version.services.has(local.required) {
-            return Err(End::ServicesMissing { offered: version.services, wanted: local.required });
+        let wanted = local.wanted_of(version.services);
+        if self.kind.expects_services() && !version.services.has(wanted) {
+            return Err(End::ServicesMissing { offered: version.services, wanted });
         }
         if version.protocol < PROTOCOL_MIN {
             return Err(End::ObsoleteVersion { protocol: version.protocol });

@@ -23,6 +23,8 @@ pub struct Local {
     pub services: Services,
     /// What a peer we chose ourselves has to offer.
     pub required: Services,
+    /// Peers that have the last blocks only will do, too: ours are not far behind.
+    pub takes_pruned: bool,
     /// Name and version of the program, between slashes (BIP 14).
     pub user_agent: String,
     /// Height of our best block.
@@ -35,12 +37,21 @@ pub struct Local {
 }
 
 impl Local {
+    /// What a peer that we choose must offer, which offers `services` (Core: `GetDesirableServiceFlags`).
+    pub fn wanted_of(&self, services: Services) -> Services {
+        match self.takes_pruned && services.has(Services::NETWORK_LIMITED) {
+            true => self.required.without(Services::NETWORK).and(Services::NETWORK_LIMITED),
+            false => self.required,
+        }
+    }
+
     /// Settings that a test or the program changes as it likes.
     pub fn new(magic: [u8; 4], entropy: &mut dyn Entropy) -> Local {
         Local {
             magic,
             services: Services::NETWORK.and(Services::NETWORK_LIMITED).and(Services::WITNESS).and(Services::P2P_V2),
             required: Services::NETWORK.and(Services::WITNESS),
+            takes_pruned: false,
             user_agent: format!("/Assay:{}/", env!("CARGO_PKG_VERSION")),
             start_height: 0,
             relays_txs: true,

@@ -289,6 +289,13 @@ fn a_handshake_goes_wrong_in_one_way_a_rule() {
     check(ConnectionKind::AddressFetch, poor.clone(), missing);
     check(ConnectionKind::Manual, poor.clone(), None);
     check(ConnectionKind::Inbound, poor, None);
+    // Who keeps the last blocks only will do where those are all we lack.
+    let pruned = Services::NETWORK_LIMITED.and(Services::WITNESS);
+    let mut near = (*local(5)).clone();
+    assert_eq!(near.wanted_of(pruned), Services::NETWORK.and(Services::WITNESS));
+    near.takes_pruned = true;
+    assert!(pruned.has(near.wanted_of(pruned)));
+    assert_eq!(near.wanted_of(Services::WITNESS), Services::NETWORK.and(Services::WITNESS));
     let own = local(5).draw_nonce(&mut Random::new(3));
     let ours = Version { nonce: own, ..version(70_016) };
     check(ConnectionKind::Inbound, ours.clone(), Some(End::ConnectedToSelf));

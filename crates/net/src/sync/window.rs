@@ -302,8 +302,19 @@ impl Window {
         for (hash, here) in blocks {
             assert!(self.room() > 0, "no more than there is room for");
             self.places.insert(hash, self.end());
-            self.slots.push_back(Slot { hash, orders: Vec::new(), bytes: here.then_some(0) });
+            // What was asked for before it left the window is still on its way.
+            let orders = if here { Vec::new() } else { self.orders_for(&hash) };
+            self.ordered += usize::from(!orders.is_empty());
+            self.slots.push_back(Slot { hash, orders, bytes: here.then_some(0) });
         }
+    }
+
+    fn orders_for(&self, hash: &BlockHash) -> Vec<Order> {
+        let of = |(id, peer): (&PeerId, &Peer)| {
+            let (_, since_ms) = *peer.orders.iter().find(|(order, _)| order == hash)?;
+            Some(Order { peer: *id, since_ms, due_ms: since_ms + 2 * FIRST_ORDER_MS })
+        };
+        self.peers.iter().filter_map(of).collect()
     }
 
     /// The best headers are others from `height` on, or validation is to go on from there.

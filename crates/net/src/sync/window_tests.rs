@@ -288,6 +288,11 @@ fn headers_that_change_take_their_orders_back() {
     window.cut(13);
     // What the peer was asked for it goes on sending.
     assert_eq!((window.first(), window.end(), window.orders_of(1)), (11, 13, 2));
+    // It comes back: what is still on its way is not asked for again.
+    window.extend([(hash(13), false)]);
+    assert_eq!((window.plan(1), window.orders_of(1)), (vec![], 2));
+    assert!(window.is_consistent());
+    window.cut(13);
     assert_eq!(window.arrived(1, &hash(13), 100, 5), Arrival::Unasked);
     assert_eq!(window.arrived(1, &hash(11), 100, 9), Arrival::Wanted { height: 11 });
     assert_eq!(window.arrived(1, &hash(11), 100, 9), Arrival::Again);

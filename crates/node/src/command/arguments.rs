@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Value as Json, json};
 
 use crate::config::schema::{self, SETTINGS};
 use crate::config::{ConfigError, Source, nearest, value::Kind};
@@ -27,6 +28,14 @@ pub enum Request {
     Forge { out: String, forge: ForgeWish },
     /// Ask a running node.
     Status { flags: Flags, form: StatusForm },
+    /// Do something to the Electrum server of a running node.
+    Admin {
+        flags: Flags,
+        /// What, as the status socket wants it.
+        asked: Json,
+        /// The answer as JSON.
+        json: bool,
+    },
     /// Recompute and compare.
     Verify(Flags),
     /// Rebuild coins and index.
@@ -84,8 +93,23 @@ pub enum ConfigShow {
     File,
 }
 
-const COMMANDS: [&str; 10] =
-    ["run", "demo", "forge", "status", "verify", "reindex", "cli", "import-config", "bench", "config"];
+const COMMANDS: [&str; 15] = [
+    "run",
+    "demo",
+    "forge",
+    "status",
+    "clients",
+    "kick",
+    "ban",
+    "limits",
+    "set",
+    "verify",
+    "reindex",
+    "cli",
+    "import-config",
+    "bench",
+    "config",
+];
 
 const ABOUT: &str = "Proves a Bitcoin chain from its block files, every signature by default, builds the address index in \
                      the same pass, and answers wallets over the Electrum protocol.";
@@ -148,6 +172,9 @@ fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
             let form = asked.into_iter().find(|(name, _)| matches.get_flag(name));
             Request::Status { flags: flags(), form: form.map_or(StatusForm::Lines, |(_, form)| form) }
         }
+        "clients" | "kick" | "ban" | "limits" | "set" => {
+            Request::Admin { flags: flags(), asked: admin_wish(command, matches), json: matches.get_flag("json") }
+        }
         "verify" => Request::Verify(flags()),
         "reindex" => Request::Reindex(flags()),
         "import-config" => Request::ImportConfig(matches.get_one::<String>("file").expect("required").clone()),
@@ -158,6 +185,20 @@ fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
         }
         other => unreachable!("{other} is not in the table of commands"),
     })
+}
+
+/// What the status socket is to do.
+fn admin_wish(command: &str, matches: &ArgMatches) -> Json {
+    let text = |name: &str| matches.get_one::<String>(name).expect("required").clone();
+    match command {
+        "kick" => json!({ "command": "kick", "who": text("who") }),
+        "ban" if matches.get_flag("lift") => json!({ "command": "unban", "who": text("who") }),
+        "ban" => json!({ "command": "ban", "who": text("who"), "seconds": matches.get_one::<u64>("seconds") }),
+        "set" => {
+            json!({ "command": "set", "key": text("key"), "value": text("value"), "keep": matches.get_flag("keep") })
+        }
+        command => json!({ "command": command }),
+    }
 }
 
 fn forge_wish(matches: &ArgMatches) -> ForgeWish {
@@ -207,6 +248,10 @@ fn program() -> Command {
                 .arg(switch("json", "One JSON object instead of lines"))
                 .arg(switch("metrics", "Every number in Prometheus' text format").conflicts_with("json")),
         )
+        .subcommands(
+            admin_commands()
+                .map(|command| command.arg(switch("json", "The answer as one JSON object")).args(setting_arguments())),
+        )
         .subcommand(with_settings(
             "verify",
             "Recompute coins and index from the block files and compare them with the data directory",
@@ -224,6 +269,35 @@ fn program() -> Command {
                 .arg(switch("manual", "The table of settings as docs/configuration.md"))
                 .arg(switch("file", "The commented file a first start writes")),
         )
+}
+
+/// The commands for the Electrum server of a running node.
+fn admin_commands() -> [Command; 5] {
+    let given = |name: &'static str, value_name: &'static str, help: &'static str| {
+        Arg::new(name).required(true).value_name(value_name).help(help)
+    };
+    let who = "A session's number, an address, a subnet such as 192.0.2.0/24, \"onion\" or \"unix\"";
+    [
+        Command::new("clients").about("List the sessions of the running node's Electrum server"),
+        Command::new("kick").about("End sessions of the Electrum server").arg(given("who", "WHO", who)),
+        Command::new("ban")
+            .about("Turn an address or subnet away from the Electrum server, until the node stops")
+            .arg(given("who", "SUBNET", "An address, or a subnet such as 192.0.2.0/24"))
+            .arg(
+                Arg::new("seconds")
+                    .long("seconds")
+                    .value_name("NUMBER")
+                    .help("For so long only")
+                    .value_parser(clap::value_parser!(u64)),
+            )
+            .arg(switch("lift", "Lift the ban instead").conflicts_with("seconds")),
+        Command::new("limits").about("Show the limits that can change while the node runs, and the bans"),
+        Command::new("set")
+            .about("Change a setting of the running node's Electrum server")
+            .arg(given("key", "KEY", "The setting; `assay limits` lists those that can change"))
+            .arg(given("value", "VALUE", "Its new value"))
+            .arg(switch("keep", "Write it into the settings file too, so that it holds after a restart")),
+    ]
 }
 
 fn setting_arguments() -> impl Iterator<Item = Arg> {

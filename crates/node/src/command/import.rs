@@ -9,6 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::import_peers;
+use crate::config::mempool::RESERVE_PERCENT;
 use crate::{Failure, say};
 
 /// What became of a file's options.
@@ -173,7 +174,8 @@ fn translate(text: &str) -> Imported {
     put("rest", last("rest").map(|value| if value == "0" { "off" } else { "on" }.to_owned()));
     put("threads", last("par").filter(|value| value.parse::<u32>().is_ok_and(|threads| threads > 0)));
     // Core's dbcache is beside the mempool, and ours holds both.
-    let mempool_mib = last("maxmempool").and_then(|value| value.parse::<u64>().ok()).map_or(0, |mb| mb * 13 / 10);
+    let mempool_mib =
+        last("maxmempool").and_then(|value| value.parse::<u64>().ok()).map_or(0, |mb| mb * RESERVE_PERCENT / 100);
     let memory_mib = last("dbcache").and_then(|value| value.parse::<u64>().ok()).map(|mib| mib + mempool_mib);
     put("memory_mib", memory_mib.filter(|mib| *mib >= 256).map(|mib| mib.to_string()));
     mempool(&last).into_iter().for_each(|(name, value)| put(name, value));
@@ -244,7 +246,7 @@ mod tests {
             assert!(setting.kind.parse(&value, setting.words).is_ok(), "{name} = {value}");
         }
         let both = translate("dbcache=450\nmaxmempool=300\n");
-        assert_eq!(both.settings, [("memory_mib", "840"), ("mempool_mb", "300")].map(|(n, v)| (n, v.to_owned())));
+        assert_eq!(both.settings, [("memory_mib", "855"), ("mempool_mb", "300")].map(|(n, v)| (n, v.to_owned())));
         let off = translate("datacarrier=0\npersistmempool=0\nminrelaytxfee=0.000000001\n");
         let want = [("mempool_save", "off"), ("datacarrier_bytes_max", "off")];
         assert_eq!(off.settings, want.map(|(name, value)| (name, value.to_owned())));

@@ -4,6 +4,7 @@
 //! Out:    an exit code; answers on standard output, the log on standard error.
 //! Fails:  with exit code 1 and one line, or 2 for a wrong setting.
 
+pub mod admin;
 pub mod arguments;
 pub mod cli;
 pub mod demo;

@@ -19,7 +19,7 @@ use crate::{Failure, say};
 pub fn status(flags: &Flags, form: StatusForm) -> Result<ExitCode, Failure> {
     let (config, _) = Config::load(flags)?;
     let nobody = |error| Failure::Run(format!("no node runs on {}: {error}", config.chain_dir.display()));
-    let text = socket::ask(&config.chain_dir).map_err(nobody)?;
+    let text = socket::ask(&config.chain_dir, "").map_err(nobody)?;
     let report: Json =
         serde_json::from_str(&text).map_err(|error| Failure::Run(format!("the node's answer is no JSON: {error}")))?;
     say(&match form {
@@ -115,8 +115,36 @@ fn metrics(report: &Json) -> String {
         let kind = if COUNTERS.contains(&name.as_str()) { "counter" } else { "gauge" };
         put_numbers(&format!("assay_{name}"), value, kind, &mut lines);
     }
+    put_answers(report, &mut lines);
     put_aliases(report, &mut lines);
     lines.join("\n")
+}
+
+/// The Electrum server's answers: a histogram of the time they took, for each method and size of answer.
+fn put_answers(report: &Json, lines: &mut Vec<String>) {
+    let rows = |value: &Json| value.as_array().cloned().unwrap_or_default();
+    let methods = rows(&report["electrum"]["methods"]);
+    if !methods.is_empty() {
+        lines.push("# TYPE assay_electrum_answer_seconds histogram".to_owned());
+    }
+    for method in &methods {
+        for sizes in rows(&method["sizes"]) {
+            let name = method["name"].as_str().unwrap_or_default();
+            let bytes_max = sizes["bytes_max"].as_u64().filter(|max| *max != u64::MAX);
+            let bytes_max = bytes_max.map_or("+Inf".to_owned(), |max| max.to_string());
+            let labels = format!("method=\"{name}\",bytes_max=\"{bytes_max}\"");
+            let mut total = 0;
+            let ends = rows(&sizes["microseconds_max"]).into_iter().map(Some).chain([None]);
+            for (end, count) in ends.zip(rows(&sizes["counts"])) {
+                total += count.as_u64().unwrap_or(0);
+                let end = end.and_then(|us| us.as_f64()).map_or("+Inf".to_owned(), |us| (us / 1e6).to_string());
+                lines.push(format!("assay_electrum_answer_seconds_bucket{{{labels},le=\"{end}\"}} {total}"));
+            }
+            let seconds = sizes["total_us"].as_f64().unwrap_or(0.0) / 1e6;
+            lines.push(format!("assay_electrum_answer_seconds_sum{{{labels}}} {seconds}"));
+            lines.push(format!("assay_electrum_answer_seconds_count{{{labels}}} {total}"));
+        }
+    }
 }
 
 /// Names of a widespread exporter for bitcoind, so that its dashboards show this node too: the name, the place in the
@@ -140,9 +168,12 @@ fn put_aliases(report: &Json, lines: &mut Vec<String>) {
 fn put_numbers(name: &str, value: &Json, kind: &str, lines: &mut Vec<String>) {
     match value {
         Json::Number(number) => lines.extend([format!("# TYPE {name} {kind}"), format!("{name} {number}")]),
-        Json::Object(object) => {
-            object.iter().for_each(|(part, value)| put_numbers(&format!("{name}_{part}"), value, kind, lines));
-        }
+        Json::Object(object) => object.iter().for_each(|(part, value)| {
+            // Of the Electrum server's numbers only those of now do not only grow.
+            let is_of_now = part.ends_with("_now") || part == "sessions";
+            let kind = if name == "assay_electrum" && !is_of_now { "counter" } else { kind };
+            put_numbers(&format!("{name}_{part}"), value, kind, lines);
+        }),
         Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) => {}
     }
 }
@@ -162,6 +193,20 @@ mod tests {
         assert!(text.contains("phase      importing\nheight     1,234 of 5,000 headers (12.50 %)"), "{text}");
         assert!(text.contains("time left  1 min 1 s\nmemory     1.0 MiB of a budget of 1.0 GiB"), "{text}");
         assert!(text.ends_with("refused    block 7 (ab): bad-cb-amount"), "{text}");
+    }
+
+    #[test]
+    fn prometheus_has_each_methods_latencies_by_size() {
+        let text = metrics(&json!({ "electrum": { "methods": [{ "name": "a.b", "requests": 3, "sizes": [{
+            "bytes_max": 1024, "microseconds_max": [100, 3_000], "counts": [1, 0, 2], "total_us": 2_500_000,
+        }] }] } }));
+        let want = "# TYPE assay_electrum_answer_seconds histogram\n\
+            assay_electrum_answer_seconds_bucket{method=\"a.b\",bytes_max=\"1024\",le=\"0.0001\"} 1\n\
+            assay_electrum_answer_seconds_bucket{method=\"a.b\",bytes_max=\"1024\",le=\"0.003\"} 1\n\
+            assay_electrum_answer_seconds_bucket{method=\"a.b\",bytes_max=\"1024\",le=\"+Inf\"} 3\n\
+            assay_electrum_answer_seconds_sum{method=\"a.b\",bytes_max=\"1024\"} 2.5\n\
+            assay_electrum_answer_seconds_count{method=\"a.b\",bytes_max=\"1024\"} 3";
+        assert!(text.contains(want), "{text}");
     }
 
     #[test]

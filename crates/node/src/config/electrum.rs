@@ -1,28 +1,55 @@
 //! The Electrum server's part of the configuration.
 //!
-//! In:     the settings that begin with `electrum_`, the network, the memory budget.
-//! Out:    the server's own configuration; `None` where it is off.
-//! Fails:  when two limits contradict each other.
+//! In:     the settings that begin with `electrum_`, the network and its folder, the memory budget.
+//! Out:    the server's own configuration; `None` where every way in is off.
+//! Fails:  when two limits contradict each other, a subnet cannot be read, or a certificate has no key.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use primitives::network::{Network, Params};
 use serve::electrum::Config as ElectrumConfig;
 use serve::electrum::limits::Limits;
+use serve::rpc::auth::Subnet;
+use serve::shares::ShareLimits;
+use serve::transport::Framing;
+use serve::transport::certificate::Files;
+use serve::transport::listen::{Door, Place, SOCKET_PATH_BYTES_MAX};
 
+use super::network::tor;
 use super::value::Value;
-use super::{ConfigError, Layers, Source, whole};
+use super::{ConfigError, Layers, Source, path, whole, word};
+use crate::wiring::OnionWish;
 
-/// The server these settings describe.
-pub fn resolve(layers: &Layers, network: Network, memory_mib: u64) -> Result<Option<ElectrumConfig>, ConfigError> {
-    let listen = match layers.get("electrum_listen").0 {
-        Value::Address(address) => address,
-        Value::Word("off") => return Ok(None),
-        _ => SocketAddr::from(([127, 0, 0, 1], usual_port(network))),
-    };
+/// The settings of ports, in the order in which `auto` counts them up from the first, and what comes in there.
+const PORTS: [(&str, Framing, bool); 6] = [
+    ("electrum_listen", Framing::Lines, false),
+    ("electrum_tls_listen", Framing::Lines, true),
+    ("electrum_ws_listen", Framing::WebSocket, false),
+    ("electrum_wss_listen", Framing::WebSocket, true),
+    ("electrum_http_listen", Framing::Http, false),
+    ("electrum_https_listen", Framing::Http, true),
+];
+
+/// The server these settings describe; `chain_dir` is the network's folder.
+pub fn resolve(
+    layers: &Layers,
+    network: Network,
+    memory_mib: u64,
+    chain_dir: &Path,
+) -> Result<Option<ElectrumConfig>, ConfigError> {
+    let doors = doors(layers, network)?;
+    if doors.is_empty() {
+        return Ok(None);
+    }
     check_limits(layers, memory_mib)?;
-    let mut config = ElectrumConfig::new(listen, Params::of(network));
+    let mut config = ElectrumConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), Params::of(network));
+    config.doors = doors;
+    config.certificate = Some(certificate(layers, chain_dir)?);
+    config.balancers = subnets(layers, "electrum_balancers")?;
+    config.shares = shares(layers)?;
+    config.hashes_addresses = word(layers, "electrum_log_addresses") == "hashed";
     let put = |name: &str, field: &mut String| {
         if let (Value::Text(text), _) = layers.get(name) {
             *field = text;
@@ -33,6 +60,100 @@ pub fn resolve(layers: &Layers, network: Network, memory_mib: u64) -> Result<Opt
     put("electrum_donation_address", &mut config.donation_address);
     config.limits = limits(layers);
     Ok(Some(config))
+}
+
+fn doors(layers: &Layers, network: Network) -> Result<Vec<Door>, ConfigError> {
+    let mut doors = Vec::new();
+    for ((name, framing, has_tls), above) in PORTS.into_iter().zip(0..) {
+        let address = match layers.get(name).0 {
+            Value::Address(address) => address,
+            Value::Word("off") => continue,
+            _ => SocketAddr::from(([127, 0, 0, 1], usual_port(network) + above)),
+        };
+        doors.push(Door { framing, has_tls, ..Door::plain(address) });
+    }
+    if word(layers, "electrum_onion") == "on" {
+        doors.push(Door { is_onion: true, ..Door::plain(SocketAddr::from(([127, 0, 0, 1], 0))) });
+    }
+    if let Some(socket) = path(layers, "electrum_unix_socket") {
+        let length = socket.as_os_str().len();
+        if length > SOCKET_PATH_BYTES_MAX {
+            return Err(ConfigError::BadValue {
+                setting: "electrum_unix_socket",
+                source: layers.get("electrum_unix_socket").1,
+                why: format!("the path has {length} bytes"),
+                accepted: format!("a path of at most {SOCKET_PATH_BYTES_MAX} bytes or \"none\""),
+            });
+        }
+        doors.push(Door { place: Place::Unix(socket), ..Door::plain(SocketAddr::from(([0, 0, 0, 0], 0))) });
+    }
+    Ok(doors)
+}
+
+/// The onion service these settings want.
+pub fn onion(layers: &Layers, network: Network, chain_dir: &Path) -> Result<Option<OnionWish>, ConfigError> {
+    if word(layers, "electrum_onion") == "off" {
+        return Ok(None);
+    }
+    let (setting, other) = ("electrum_onion", "p2p_tor_control");
+    let tor = tor(layers).ok_or_else(|| {
+        let why = "nobody knows where Tor can be asked for an onion service".to_owned();
+        ConfigError::Conflict { setting, source: layers.get(setting).1, other, why }
+    })?;
+    let key_file = chain_dir.join("electrum-onion-private-key");
+    Ok(Some(OnionWish { tor, port: usual_port(network), key_file }))
+}
+
+/// Our own certificate is made where it is missing; the operator's is not.
+fn certificate(layers: &Layers, chain_dir: &Path) -> Result<Files, ConfigError> {
+    let (certificate, key) = (path(layers, "electrum_certificate"), path(layers, "electrum_certificate_key"));
+    match (certificate, key) {
+        (None, None) => Ok(Files {
+            certificate: chain_dir.join("electrum-certificate.pem"),
+            key: chain_dir.join("electrum-key.pem"),
+            are_made: true,
+        }),
+        (Some(certificate), Some(key)) => Ok(Files { certificate, key, are_made: false }),
+        (certificate, _) => {
+            let (setting, other) = match certificate {
+                Some(_) => ("electrum_certificate", "electrum_certificate_key"),
+                None => ("electrum_certificate_key", "electrum_certificate"),
+            };
+            let why = format!("a certificate and its key belong together, and {other} is \"auto\"");
+            Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why })
+        }
+    }
+}
+
+fn subnets(layers: &Layers, setting: &'static str) -> Result<Vec<Subnet>, ConfigError> {
+    let Value::Text(text) = layers.get(setting).0 else { return Ok(Vec::new()) };
+    let told = |why| ConfigError::BadValue {
+        setting,
+        source: layers.get(setting).1,
+        why,
+        accepted: "addresses and subnets such as 192.168.0.0/16, between blanks".to_owned(),
+    };
+    text.split_whitespace().map(|word| word.parse().map_err(told)).collect()
+}
+
+/// What each may cost us.
+fn shares(layers: &Layers) -> Result<ShareLimits, ConfigError> {
+    let seconds = |name: &str| Duration::from_secs(whole(layers, name));
+    let shares = ShareLimits {
+        sessions_max: whole(layers, "electrum_sessions_max") as usize,
+        sessions_address_max: whole(layers, "electrum_sessions_address_max") as usize,
+        soft: seconds("electrum_work_soft_s"),
+        hard: seconds("electrum_work_hard_s"),
+        forgiven_ms_per_s: whole(layers, "electrum_work_forgiven_ms"),
+        exempt: subnets(layers, "electrum_exempt")?,
+    };
+    if shares.soft < shares.hard {
+        return Ok(shares);
+    }
+    let (setting, other) = ("electrum_work_soft_s", "electrum_work_hard_s");
+    let why =
+        format!("{} s to be slow after, and {} s to be closed after", shares.soft.as_secs(), shares.hard.as_secs());
+    Err(ConfigError::Conflict { setting, source: layers.get(setting).1, other, why })
 }
 
 /// Ports as other Electrum servers use them (electrs, `doc/config.md`).
@@ -95,8 +216,61 @@ mod tests {
         let ours = limits(&Layers::default());
         assert_eq!(format!("{ours:?}"), format!("{:?}", Limits::default()));
         let server = ElectrumConfig::new("127.0.0.1:50001".parse().unwrap(), Params::of(Network::Main));
-        let config = resolve(&Layers::default(), Network::Main, 1 << 20).unwrap().unwrap();
-        assert_eq!((config.server_name, config.banner), (server.server_name, server.banner));
+        let config = resolved(&[]).unwrap().unwrap();
+        assert_eq!(
+            (config.server_name, config.banner, config.doors),
+            (server.server_name, server.banner, server.doors)
+        );
         assert!(SETTINGS.iter().filter(|setting| setting.area == "electrum").count() >= 10);
+    }
+
+    fn resolved(values: &[(&str, &str)]) -> Result<Option<ElectrumConfig>, String> {
+        let flags: Vec<(String, String)> = values.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let layers = Layers::of_process(&flags, std::iter::empty()).map_err(|error| error.to_string())?;
+        resolve(&layers, Network::Main, 1 << 20, Path::new("/x")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_way_in_has_its_setting() {
+        let all: Vec<(&str, &str)> = PORTS.iter().map(|(name, ..)| (*name, "auto")).collect();
+        let config = resolved(&all).unwrap().unwrap();
+        let told: Vec<String> = config.doors.iter().map(|door| format!("{} {}", door.name(), door.place)).collect();
+        let want = ["tcp", "tls", "ws", "wss", "http", "https"].iter().zip(50_001..);
+        let want: Vec<String> = want.map(|(name, port)| format!("{name} 127.0.0.1:{port}")).collect();
+        assert_eq!(told, want);
+        let only = resolved(&[("electrum_listen", "off"), ("electrum_unix_socket", "/y/e.sock")]).unwrap().unwrap();
+        assert_eq!(only.doors.iter().map(Door::name).collect::<Vec<_>>(), ["unix"]);
+        assert!(resolved(&[("electrum_listen", "off")]).unwrap().is_none());
+        let flags = [
+            ("electrum_onion".to_owned(), "on".to_owned()),
+            ("p2p_tor_control".to_owned(), "127.0.0.1:9051".to_owned()),
+        ];
+        let told = |flags: &[(String, String)]| {
+            let layers = Layers::of_process(flags, std::iter::empty()).unwrap();
+            onion(&layers, Network::Main, Path::new("/x")).map(|wish| wish.map(|wish| wish.port))
+        };
+        assert_eq!(told(&flags).unwrap(), Some(50_001));
+        assert_eq!(told(&[]).unwrap(), None);
+        assert!(told(&flags[..1]).unwrap_err().to_string().contains("conflicts with \"p2p_tor_control\""));
+        assert!(resolved(&[("electrum_onion", "on")]).unwrap().unwrap().doors[1].is_onion);
+        let own = config.certificate.unwrap();
+        assert!(own.are_made && own.key.starts_with("/x"));
+        let given = resolved(&[("electrum_certificate", "/c"), ("electrum_certificate_key", "/k")]).unwrap().unwrap();
+        assert!(!given.certificate.unwrap().are_made);
+        let given = resolved(&[("electrum_balancers", "10.0.0.0/8 ::1")]).unwrap().unwrap();
+        assert_eq!(given.balancers.len(), 2);
+        let long = "/".to_owned() + &"x".repeat(SOCKET_PATH_BYTES_MAX);
+        for (name, value, word) in [
+            ("electrum_certificate", "/c", "conflicts with \"electrum_certificate_key\""),
+            ("electrum_certificate_key", "/k", "conflicts with \"electrum_certificate\""),
+            ("electrum_balancers", "10.0.0.0/33", "no subnet"),
+            ("electrum_unix_socket", &long, "108 bytes"),
+            ("electrum_exempt", "a", "no address"),
+            ("electrum_work_soft_s", "300", "conflicts with \"electrum_work_hard_s\""),
+        ] {
+            let told = resolved(&[(name, value)]).unwrap_err();
+            assert!(told.contains(name) && told.contains(word), "{told}");
+        }
+        assert!(resolved(&[("electrum_unix_socket", &long[1..].replacen('x', "/", 1))]).is_ok());
     }
 }

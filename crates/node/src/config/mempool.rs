@@ -21,8 +21,9 @@ const BUDGET_PERCENT_MAX: u64 = 50;
 /// A mempool holds so many of the largest clusters at least; Core's factor in `-maxmempool must be at least`.
 const CLUSTERS_MIN: u64 = 40;
 /// Memory taken for what the mempool counts, in percent of it: what allocators lose between two entries, and the
-/// memories of coins and of verdicts beside it (docs/mempool.md, "Memory").
-const RESERVE_PERCENT: u64 = 130;
+/// memories of coins and of verdicts beside it. Measured with 300 MB, full and after 41,000 evictions: 131 (docs/mempool.md,
+/// "Memory").
+pub const RESERVE_PERCENT: u64 = 135;
 
 const MEMPOOL: &str = "mempool";
 const MINING: &str = "mining";
@@ -316,8 +317,8 @@ mod tests {
             };
             assert!(fits, "{values:?}: {told:?}");
         };
-        check(&[("mempool_mb", "103")], 256, None);
-        check(&[("mempool_mb", "104")], 256, Some("a budget of 256 MiB leaves 103 MB for it at most"));
+        check(&[("mempool_mb", "99")], 256, None);
+        check(&[("mempool_mb", "100")], 256, Some("a budget of 256 MiB leaves 99 MB for it at most"));
         check(&[("mempool_mb", "5"), ("cluster_kvb_max", "125")], 256, None);
         check(&[("mempool_mb", "5"), ("cluster_kvb_max", "126")], 256, Some("clusters of that size need 6 MB"));
         check(&[("accept_nonstandard", "on"), ("chain", "testnet4")], 256, None);

@@ -5,6 +5,7 @@
 //! Fails:  with one [`ConfigError`], before anything in the data directory is touched.
 
 mod electrum;
+mod electrum_settings;
 pub mod machine;
 pub mod mempool;
 pub mod network;
@@ -26,6 +27,8 @@ use primitives::network::{Network, Params};
 
 pub use sources::{ConfigError, Layers, Source, nearest};
 use value::Value;
+
+use crate::wiring::OnionWish;
 
 /// Name of the settings file in the data directory.
 pub const FILE_NAME: &str = "assay.toml";
@@ -80,6 +83,8 @@ pub struct Config {
     pub block_filters: bool,
     /// What ZeroMQ publishes where.
     pub zmq: Vec<serve::zmq::Notifier>,
+    /// The Electrum server's onion service; `None` for none.
+    pub electrum_onion: Option<OnionWish>,
     /// The Electrum server; `None` for none.
     pub electrum: Option<serve::electrum::Config>,
     /// JSON-RPC; `None` for none.
@@ -152,7 +157,8 @@ impl Config {
             threads,
             memory_bytes: memory_mib << 20,
             sig_engine: word(layers, "sig_engine"),
-            electrum: electrum::resolve(layers, network, memory_mib)?,
+            electrum_onion: electrum::onion(layers, network, &chain_dir)?,
+            electrum: electrum::resolve(layers, network, memory_mib, &chain_dir)?,
             rpc: rpc::resolve(layers, network, &chain_dir)?,
             mempool: mempool::resolve(layers, network, memory_mib)?,
             block_filters: word(layers, "block_filters") == "on",
@@ -247,6 +253,8 @@ fn path(layers: &Layers, name: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use serve::transport::listen::Door;
+
     use super::*;
 
     fn resolve(flags: &[(&str, &str)], machine_mib: u64) -> Result<Config, String> {
@@ -261,7 +269,7 @@ mod tests {
         assert_eq!(config.network, Network::Main);
         assert_eq!(config.memory_bytes, 4_096 << 20);
         assert_eq!(config.assume_valid, None, "every signature is checked unless somebody says otherwise");
-        assert_eq!(config.electrum.unwrap().listen, "127.0.0.1:50001".parse().unwrap());
+        assert_eq!(config.electrum.unwrap().doors, [Door::plain("127.0.0.1:50001".parse().unwrap())]);
         assert_eq!(config.blocks_from, config.chain_dir.join("blocks"));
     }
 
@@ -276,8 +284,8 @@ mod tests {
     #[test]
     fn electrum_follows_the_network_and_can_be_off() {
         for (network, port) in [("main", 50_001), ("testnet4", 40_001), ("regtest", 60_401)] {
-            let address = resolve(&[("chain", network)], 8_192).unwrap().electrum.unwrap().listen;
-            assert_eq!((address.port(), address.ip().is_loopback()), (port, true), "{network}");
+            let doors = resolve(&[("chain", network)], 8_192).unwrap().electrum.unwrap().doors;
+            assert_eq!(doors, [Door::plain(([127, 0, 0, 1], port).into())], "{network}");
         }
         assert!(resolve(&[("electrum_listen", "off")], 8_192).unwrap().electrum.is_none());
     }

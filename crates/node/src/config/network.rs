@@ -163,7 +163,7 @@ fn proxy(layers: &Layers, name: &str) -> Option<Proxy> {
     address(layers, name).map(|address| Proxy { address, isolates })
 }
 
-fn tor(layers: &Layers) -> Option<TorService> {
+pub(super) fn tor(layers: &Layers) -> Option<TorService> {
     let password = match layers.get("p2p_tor_password").0 {
         Value::Text(text) if !text.is_empty() => Some(Password(text)),
         _ => None,

@@ -4,6 +4,7 @@
 //! Out:    [`SETTINGS`], and how a name is spelled in each place.
 //! Fails:  never; tests hold every default to its own range.
 
+use super::electrum_settings::ELECTRUM_SETTINGS;
 use super::mempool::MEMPOOL_SETTINGS;
 use super::peer_settings::PEER_SETTINGS;
 use super::value::Kind;
@@ -71,16 +72,22 @@ pub(super) const fn setting(
 
 const NODE: &str = "node";
 const SPEED: &str = "speed and memory";
-const ELECTRUM: &str = "electrum";
 const RPC: &str = "json-rpc";
 const LOG: &str = "log";
 
 /// Every setting, in the order of the file and the manual.
 pub const SETTINGS: &[Setting] = &joined::<
-    { FIRST.len() + PEER_SETTINGS.len() + MEMPOOL_SETTINGS.len() + LAST.len() + ZMQ_SETTINGS.len() },
->([FIRST, PEER_SETTINGS, MEMPOOL_SETTINGS, LAST, ZMQ_SETTINGS]);
+    {
+        FIRST.len()
+            + PEER_SETTINGS.len()
+            + MEMPOOL_SETTINGS.len()
+            + ELECTRUM_SETTINGS.len()
+            + LAST.len()
+            + ZMQ_SETTINGS.len()
+    },
+>([FIRST, PEER_SETTINGS, MEMPOOL_SETTINGS, ELECTRUM_SETTINGS, LAST, ZMQ_SETTINGS]);
 
-const fn joined<const COUNT: usize>(parts: [&[Setting]; 5]) -> [Setting; COUNT] {
+const fn joined<const COUNT: usize>(parts: [&[Setting]; 6]) -> [Setting; COUNT] {
     let mut all = [FIRST[0]; COUNT];
     let (mut part, mut at, mut count) = (0, 0, 0);
     while count < COUNT {
@@ -226,127 +233,8 @@ const FIRST: &[Setting] = &[
     ),
 ];
 
-/// The settings behind those of the peers.
+/// The settings behind those of the Electrum server.
 const LAST: &[Setting] = &[
-    setting(
-        ELECTRUM,
-        "electrum_listen",
-        Kind::Address,
-        &["auto", "off"],
-        "auto",
-        "",
-        "Where the Electrum server listens, plain TCP. \"auto\" is 127.0.0.1 with the network's usual port: 50001 main, \
-         60001 testnet3, 40001 testnet4, 60601 signet, 60401 regtest. Port 0 takes a free one.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_server_name",
-        Kind::Text,
-        &["auto"],
-        "auto",
-        "",
-        "The name in server.version. Wallets decide by it whether they send batches; \"auto\" is one that Sparrow, Nunchuk \
-         and BlueWallet batch for.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_banner",
-        Kind::Text,
-        &["auto"],
-        "auto",
-        "",
-        "Text a wallet may show to people. \"auto\" is the program's name and version.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_donation_address",
-        Kind::Text,
-        &[],
-        "",
-        "",
-        "Address a wallet may show for thanks; empty for none.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_sessions_max",
-        Kind::Whole { min: 1, max: 100_000 },
-        &[],
-        "1000",
-        "sessions",
-        "Connections open at the same time; more are refused.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_batch_requests_max",
-        Kind::Whole { min: 1, max: 100_000 },
-        &[],
-        "1000",
-        "requests",
-        "Requests in one batch. The largest batches of known wallets have 200.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_line_bytes_max",
-        Kind::Whole { min: 1_024, max: 64 << 20 },
-        &[],
-        "1048576",
-        "bytes",
-        "Longest request line. A transaction of 400,000 bytes to broadcast is 800,000 digits.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_subscriptions_session_max",
-        Kind::Whole { min: 1, max: 100_000_000 },
-        &[],
-        "150000",
-        "subscriptions",
-        "Scripts, transactions and outpoints one session may subscribe to.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_subscriptions_max",
-        Kind::Whole { min: 1, max: 100_000_000 },
-        &[],
-        "500000",
-        "subscriptions",
-        "Subscriptions over all sessions; each takes about 150 bytes of memory.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_waiting_mib_max",
-        Kind::Whole { min: 1, max: 65_536 },
-        &[],
-        "256",
-        "MiB",
-        "Answers that wait for slow readers, over all sessions. Above it every session has 64 KiB.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_idle_s",
-        Kind::Whole { min: 10, max: 86_400 },
-        &[],
-        "600",
-        "s",
-        "A session without a request for this long is closed.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_request_s",
-        Kind::Whole { min: 1, max: 3_600 },
-        &[],
-        "30",
-        "s",
-        "Longest time one request may take to compute.",
-    ),
-    setting(
-        ELECTRUM,
-        "electrum_history_entries_max",
-        Kind::Whole { min: 1, max: 1_000_000_000 },
-        &["none"],
-        "none",
-        "entries",
-        "Longest history that is answered; a longer one gets the protocol's error 10001. \"none\" answers any, page by page.",
-    ),
     setting(
         RPC,
         "rpc_listen",

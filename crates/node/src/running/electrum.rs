@@ -9,24 +9,33 @@ use std::sync::Arc;
 
 use chain::Handle;
 use serve::confirmed::{Confirmed, Waiting};
-use serve::electrum::{Config, ServerHandle, start};
+use serve::electrum::{Config, Env, ServerHandle, start};
 use serve::pool::Pool;
+use serve::transport::listen::{Door, Place};
+
+use crate::wiring::{Onion, OnionWish};
 
 /// A running server.
 pub struct Electrum {
+    /// Ends before the server, so that nobody comes to a closed door.
+    _onion: Option<Onion>,
     server: ServerHandle,
     source: Arc<Confirmed>,
 }
 
 impl Electrum {
     /// Binds and serves what is known before the store is open: the genesis header, and how far the index is.
-    pub fn start(config: Config) -> Result<Electrum, String> {
-        let listen = config.listen;
-        let failed =
-            |error| format!("the Electrum server cannot listen on {listen} (setting electrum_listen): {error}");
+    pub fn start(config: Config, onion: Option<OnionWish>) -> Result<Electrum, String> {
+        let failed = |error| format!("the Electrum server does not start (settings electrum_*): {error}");
         let source = Arc::new(Confirmed::new(&config.params));
         let server = start(config, source.clone()).map_err(failed)?;
-        Ok(Electrum { server, source })
+        let target = server.doors().iter().find_map(|door| match door.place {
+            Place::Tcp(address) if door.is_onion => Some(address),
+            _ => None,
+        });
+        let onion = onion.zip(target).map(|(wish, target)| Onion::keep(wish, target)).transpose();
+        let onion = onion.map_err(|error| format!("no thread for the onion service: {error}"))?;
+        Ok(Electrum { _onion: onion, server, source })
     }
 
     /// Answers from the writer's views and the mempool from now on, and tells sessions of what happens to both.
@@ -51,9 +60,18 @@ impl Electrum {
         self.server.metrics().take_fault()
     }
 
-    /// Counts the sessions open now, for as long as anybody asks.
-    pub fn sessions(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
-        let env = self.server.env().clone();
-        move || env.metrics.sessions_now.get()
+    /// The ways in.
+    pub fn doors(&self) -> &[Door] {
+        self.server.doors()
+    }
+
+    /// The first way in, as people read it.
+    pub fn listening(&self) -> String {
+        self.doors().first().map_or(String::new(), |door| door.place.to_string())
+    }
+
+    /// What its sessions share, for as long as anybody asks.
+    pub fn env(&self) -> &Arc<Env> {
+        self.server.env()
     }
 }

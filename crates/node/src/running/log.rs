@@ -35,8 +35,18 @@ static LIMITER: Mutex<Option<Limiter>> = Mutex::new(None);
 const PLACE_BYTES_MAX: u64 = 1 << 20;
 const WINDOW_S: u64 = 3_600;
 /// What the crates below call what they speak of, after Core's categories; other crates' lines are not ours to write.
-const CATEGORIES: [&str; 9] =
-    ["net", "validation", "mempool", "mempoolrej", "txpackages", "cmpctblock", "http", "rpc", "estimatefee"];
+const CATEGORIES: [&str; 10] = [
+    "net",
+    "validation",
+    "mempool",
+    "mempoolrej",
+    "txpackages",
+    "cmpctblock",
+    "http",
+    "rpc",
+    "estimatefee",
+    "electrum",
+];
 
 /// A place in the source that writes lines.
 type Place = (&'static str, u32);

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use chain::mempool::SharedMempool;
 use chain::{Chain, ChainError, Handle, HintsUse, Phase, World};
 use serve::rpc::needs::Host;
+use serve::transport::listen::Place;
 use sigs::{EngineError, EngineName};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
@@ -87,7 +88,7 @@ impl Node {
         let disk = Arc::new(SystemDisk::default());
         let reporter = Reporter::new(&config, disk.clone(), engine.clone());
         let answer = reporter.clone();
-        let socket = StatusSocket::start(&config.chain_dir, move || answer.json().to_string())
+        let socket = StatusSocket::start(&config.chain_dir, move |asked| answer.answer(asked).to_string())
             .map_err(|error| Failure::Run(format!("the status socket cannot be made: {error}")))?;
         log::info(
             "node",
@@ -105,7 +106,7 @@ impl Node {
                 ("open_files_max", &files_max.unwrap_or(0)),
             ],
         );
-        let electrum = config.electrum.clone().map(|config| serve(config, &reporter)).transpose()?;
+        let electrum = config.electrum.clone().map(|electrum| serve(electrum, &config, &reporter)).transpose()?;
         let clock = Arc::new(NodeClock::default());
         let host = host(&config, &reporter, &stop, &clock);
         let rpc = Rpc::start(&config, &host).map_err(Failure::Run)?;
@@ -329,14 +330,22 @@ impl Node {
     }
 }
 
-fn serve(config: serve::electrum::Config, reporter: &Reporter) -> Result<Electrum, Failure> {
-    let electrum = Electrum::start(config).map_err(Failure::Run)?;
-    let address = electrum.address();
-    log::info("electrum", "listening", &[("address", &address)]);
-    if !address.ip().is_loopback() {
-        log::warn("electrum", "not loopback: plain TCP without passwords", &[("address", &address)]);
+fn serve(electrum: serve::electrum::Config, config: &Config, reporter: &Reporter) -> Result<Electrum, Failure> {
+    let electrum = Electrum::start(electrum, config.electrum_onion.clone()).map_err(Failure::Run)?;
+    for door in electrum.doors() {
+        log::info("electrum", "listening", &[("address", &door.place), ("transport", &door.name())]);
+        if let Place::Tcp(address) = door.place
+            && !address.ip().is_loopback()
+            && !door.has_tls
+        {
+            log::warn(
+                "electrum",
+                "not loopback and without TLS",
+                &[("address", &address), ("transport", &door.name())],
+            );
+        }
     }
-    reporter.listening(address.to_string(), electrum.sessions());
+    reporter.serving(electrum.env().clone(), electrum.listening(), config.datadir.join(FILE_NAME));
     Ok(electrum)
 }
 

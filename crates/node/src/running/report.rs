@@ -15,6 +15,8 @@ use chain::{Handle, Phase, Status};
 use net::shell::PeerReport;
 use net::sync::Waiting;
 use serde_json::{Value as Json, json};
+use serve::electrum::Env;
+use serve::metrics::{LATENCY_US_MAX, MethodCounters, SIZE_BYTES_MAX};
 use sigs::{Counters, Engine};
 use stdx::clock::Clock;
 use stdx::disk::SystemDisk;
@@ -22,6 +24,7 @@ use stdx::disk::SystemDisk;
 use super::progress::{Meter, Rates, Sample, bytes_text, count_text, duration_text, percent};
 use super::{log, os};
 use crate::config::Config;
+use crate::wiring::Admin;
 
 /// Everything a report is made from; shared by the main thread and the status thread.
 #[derive(Clone)]
@@ -37,13 +40,19 @@ struct Inner {
     engine: Arc<dyn Engine>,
     disk: Arc<SystemDisk>,
     handle: OnceLock<Handle>,
-    electrum: OnceLock<String>,
-    sessions: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    electrum: OnceLock<Electrum>,
     peers: OnceLock<Network>,
     mempool: OnceLock<(SharedMempool, Arc<dyn Clock>)>,
     meter: Mutex<Meter>,
     /// Height from which this start went on.
     first_height: AtomicU32,
+}
+
+/// What the Electrum server is asked.
+struct Electrum {
+    listen: String,
+    env: Arc<Env>,
+    admin: Admin,
 }
 
 /// What the network is asked.
@@ -67,7 +76,6 @@ impl Reporter {
             disk,
             handle: OnceLock::new(),
             electrum: OnceLock::new(),
-            sessions: OnceLock::new(),
             peers: OnceLock::new(),
             mempool: OnceLock::new(),
             meter: Mutex::default(),
@@ -81,10 +89,24 @@ impl Reporter {
         let _ = self.0.handle.set(handle);
     }
 
-    /// The Electrum server listens here.
-    pub fn listening(&self, address: String, sessions: impl Fn() -> u64 + Send + Sync + 'static) {
-        let _ = self.0.electrum.set(address);
-        let _ = self.0.sessions.set(Box::new(sessions));
+    /// The Electrum server listens here, and may be changed while it runs.
+    pub fn serving(&self, env: Arc<Env>, listen: String, settings_file: PathBuf) {
+        let admin = Admin::new(env.clone(), settings_file);
+        let _ = self.0.electrum.set(Electrum { listen, env, admin });
+    }
+
+    /// What the status socket answers: how we are, where nothing was asked for, or what came of a command.
+    pub fn answer(&self, asked: &str) -> Json {
+        if asked.is_empty() {
+            return self.json();
+        }
+        let Ok(asked) = serde_json::from_str::<Json>(asked) else {
+            return json!({ "error": "the question is no JSON" });
+        };
+        match self.0.electrum.get() {
+            Some(electrum) => electrum.admin.answer(&asked),
+            None => json!({ "error": "this node has no Electrum server" }),
+        }
     }
 
     /// There is a mempool; its floor falls with this clock's time.
@@ -208,7 +230,7 @@ impl Reporter {
             },
             "mempool": inner.mempool.get().map(|(mempool, clock)| mempool_json(mempool, &**clock)),
             "peers": inner.peers.get().map(peers),
-            "electrum": { "listen": inner.electrum.get(), "sessions": inner.sessions.get().map_or(0, |count| count()) },
+            "electrum": inner.electrum.get().map(electrum),
         })
     }
 
@@ -286,6 +308,32 @@ fn rates_json(rates: &Rates) -> Json {
         "transactions_per_s": rates.transactions,
         "signatures_per_s": rates.signatures,
     })
+}
+
+/// The Electrum server: its counters, and a row for each method that was asked for.
+fn electrum(electrum: &Electrum) -> Json {
+    let metrics = &electrum.env.metrics;
+    let mut object = json!({ "listen": electrum.listen, "sessions": metrics.sessions_now.get() });
+    for (name, method, value) in metrics.rows().into_iter().filter(|row| row.1.is_empty()) {
+        debug_assert!(method.is_empty());
+        object[name] = value.into();
+    }
+    let asked = metrics.methods.iter().filter(|method| method.requests.get() > 0);
+    object["methods"] = asked.map(method).collect();
+    object
+}
+
+fn method(counters: &MethodCounters) -> Json {
+    let sizes = counters.latencies.iter().zip(SIZE_BYTES_MAX).filter(|(latencies, _)| latencies.count() > 0);
+    let sizes = sizes.map(|(latencies, bytes_max)| {
+        json!({
+            "bytes_max": bytes_max,
+            "microseconds_max": LATENCY_US_MAX,
+            "counts": latencies.counts(),
+            "total_us": latencies.total_us(),
+        })
+    });
+    json!({ "name": counters.name, "requests": counters.requests.get(), "sizes": sizes.collect::<Vec<Json>>() })
 }
 
 /// Connections to other nodes.

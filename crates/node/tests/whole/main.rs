@@ -8,6 +8,7 @@ mod core_tests;
 mod documents;
 mod habits;
 mod layout;
+mod operator;
 mod peers;
 mod program;
 mod relay;

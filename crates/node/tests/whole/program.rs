@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder of its own for each test, removed when the test passes.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("assay-program-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
 
-    fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }
@@ -47,34 +47,34 @@ fn assay(arguments: &[&str]) -> Command {
     command
 }
 
-fn output(arguments: &[&str]) -> Output {
+pub fn output(arguments: &[&str]) -> Output {
     assay(arguments).output().unwrap()
 }
 
-fn stderr(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn stdout(output: &Output) -> String {
+pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A node, killed if the test fails.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Running {
     fn start(datadir: &str, blocks_from: &str) -> Running {
         Running::start_with(datadir, blocks_from, &[])
     }
 
-    fn start_with(datadir: &str, blocks_from: &str, more: &[&str]) -> Running {
+    pub fn start_with(datadir: &str, blocks_from: &str, more: &[&str]) -> Running {
         let mut command = assay(&["run"]);
         command.args(settings(datadir, blocks_from)).args(more);
         Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// Asks until the status says what is wanted.
-    fn wait_for(&mut self, datadir: &str, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    pub fn wait_for(&mut self, datadir: &str, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let answer = output(&["status", "--json", "--chain", "regtest", "--datadir", datadir]);
@@ -91,13 +91,13 @@ impl Running {
         }
     }
 
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap();
         assert!(done.success());
     }
 
     /// Waits for the end: exit code, time it took, log.
-    fn end(mut self) -> (Option<i32>, Duration, String) {
+    pub fn end(mut self) -> (Option<i32>, Duration, String) {
         let started = Instant::now();
         while self.0.try_wait().unwrap().is_none() {
             assert!(started.elapsed() < PATIENCE, "it does not end");
@@ -182,7 +182,7 @@ fn with_settings(command: &str, datadir: &str, blocks_from: &str) -> (Option<i32
 }
 
 /// Forges a chain as Bitcoin Core could have left it: XORed, out of order. The hash of its last block.
-fn forge(folder: &str, blocks: u32, inputs: u32) -> String {
+pub fn forge(folder: &str, blocks: u32, inputs: u32) -> String {
     let (blocks, inputs) = (blocks.to_string(), inputs.to_string());
     let made = output(&[
         "forge",
@@ -386,7 +386,7 @@ fn a_start_that_cannot_be_says_why() {
     assert!(stderr(&again).contains("has block files already"), "{}", stderr(&again));
 }
 
-fn assert_private(path: &Path) {
+pub fn assert_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{} can be read by others: {mode:o}", path.display());

@@ -93,6 +93,11 @@ pub enum Error {
         /// Most entries.
         max: usize,
     },
+    /// The client has had more than its share.
+    Excess {
+        /// Seconds after which it may come again.
+        retry_s: u64,
+    },
     /// Too many subscriptions.
     TooManySubscriptions {
         /// Most of them.
@@ -134,6 +139,7 @@ impl Error {
             Error::UnknownTransaction | Error::NoMempool => 2,
             Error::Syncing(_) => -28,
             Error::HistoryTooLong { .. } => 10_001,
+            Error::Excess { .. } => -101,
         }
     }
 }
@@ -173,6 +179,8 @@ impl fmt::Display for Error {
             Error::HistoryTooLong { max } => {
                 write!(f, "history too long: more than {max} entries (the server's electrum_history_entries_max)")
             }
+            // ElectrumX's code and words, and when to come again.
+            Error::Excess { retry_s } => write!(f, "excessive resource usage: come again in {retry_s} s"),
             Error::TooManySubscriptions { max } => write!(f, "at most {max} subscriptions are allowed"),
             Error::TooSlow { max_s } => write!(f, "the answer takes more than {max_s} seconds to compute"),
             Error::Internal(_) => f.write_str("internal error"),

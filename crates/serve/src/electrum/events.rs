@@ -82,11 +82,9 @@ fn tell_news(event: &Event, env: &Env) {
         let view = env.source.view();
         let _ = view.merkle_branch(view.tip_height(), 0);
     }
-    let Some(touched) = touched else {
-        // Too many scripts to list: what has not changed is not told.
-        return env.subscriptions.tell_everything();
-    };
-    let mut news = Touched { tip: true, scripts: touched.clone(), ..Touched::default() };
+    // Too many scripts to be listed: everybody looks at everything, and is told of what is another.
+    let Some(scripts) = touched.clone() else { return env.subscriptions.tell_everything() };
+    let mut news = Touched { tip: true, scripts, ..Touched::default() };
     if env.subscriptions.watches_txs() {
         let blocks: Vec<&TipBlock> = connected.iter().chain(disconnected.iter()).collect();
         news.any_tx = blocks.is_empty() || blocks.iter().any(|block| block.block.is_none());

@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use crate::transport::room::RoomLimits;
+
 /// Headers in one answer; the protocol says at least 2,016, one retarget period.
 pub const HEADERS_MAX: u64 = 2016;
 
@@ -70,6 +72,9 @@ pub struct Limits {
     pub write_time_max: Duration,
     /// Time without a request before we hang up; ElectrumX's SESSION_TIMEOUT and Fulcrum's idle time are 600 s.
     pub idle_time_max: Duration,
+    /// Time for the layers below the first message to open: a balancer's header, TLS, a WebSocket's request. Fulcrum
+    /// gives TLS 10 s.
+    pub opening_time_max: Duration,
     /// Time for the first request, `server.version`.
     pub handshake_time_max: Duration,
     /// Time from a line's first byte to its end: 17 KiB/s for the longest line.
@@ -99,10 +104,22 @@ impl Default for Limits {
             waiting_bytes_shared_max: 256 * 1024 * 1024,
             write_time_max: Duration::from_secs(30),
             idle_time_max: Duration::from_secs(600),
+            opening_time_max: Duration::from_secs(10),
             handshake_time_max: Duration::from_secs(30),
             line_time_max: Duration::from_secs(60),
             request_time_max: Duration::from_secs(30),
             history_entries_max: None,
+        }
+    }
+}
+
+impl Limits {
+    /// Those on messages that have not ended.
+    pub fn room(&self) -> RoomLimits {
+        RoomLimits {
+            message_bytes_max: self.line_bytes_max,
+            own_bytes: self.line_bytes_own,
+            shared_bytes_max: self.line_bytes_shared_max,
         }
     }
 }

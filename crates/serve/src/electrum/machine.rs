@@ -51,12 +51,27 @@ pub struct Machine {
     pub(crate) env: Arc<Env>,
     pub(crate) id: SessionId,
     pub(crate) version: Option<Version>,
+    /// The version is assumed, so that a greeting may still come.
+    pub(crate) may_greet: bool,
     /// Notifications are written as the `server.version` request was.
     pub(super) two: bool,
     /// What it wants to hear of.
     pub(crate) wishes: Wishes,
     bad_lines: u32,
     work: Work,
+    /// What it did since this was looked at last.
+    pub(crate) tally: Tally,
+}
+
+/// What a session did.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Requests answered.
+    pub requests: u64,
+    /// Rows of histories and unspent outputs read.
+    pub rows: u64,
+    /// The client's name, where it greeted just now.
+    pub software: Option<String>,
 }
 
 /// What is left to do.
@@ -75,7 +90,32 @@ impl Machine {
     /// A session that has not said anything yet, known to the subscriptions under `mailbox`.
     pub fn new(env: Arc<Env>, mailbox: Arc<Mailbox>) -> Machine {
         let id = env.subscriptions.enter(mailbox);
-        Machine { env, id, version: None, two: true, wishes: Wishes::default(), bad_lines: 0, work: Work::default() }
+        Machine {
+            env,
+            id,
+            version: None,
+            may_greet: false,
+            two: true,
+            wishes: Wishes::default(),
+            bad_lines: 0,
+            work: Work::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Speaks this version until `server.version` says another; over HTTP there may be no greeting.
+    pub fn assume_version(&mut self, version: Version) {
+        (self.version, self.may_greet) = (Some(version), true);
+    }
+
+    /// What it did since this was asked last.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// The protocol agreed on, and how many subscriptions there are.
+    pub fn agreed(&self) -> (Option<Version>, usize) {
+        (self.version, self.wishes.count())
     }
 
     /// True once `server.version` was answered.
@@ -277,8 +317,12 @@ impl Machine {
                 (error == Error::UnsupportedVersion).then_some(EndReason::Protocol)
             }
         };
+        self.tally.requests += 1;
         let counters = &self.env.metrics.methods[index];
         counters.requests.add(1);
+        if self.work.stream.is_none() {
+            counters.answered((out.len() - mark) as u64, started.elapsed());
+        }
         counters.spent_ns.add(started.elapsed().as_nanos() as u64);
         end
     }
@@ -290,7 +334,11 @@ impl Machine {
         if !stream.begun() && stream.has_head() {
             self.before_answer(out);
         }
+        let rows = stream.entries();
+        let before = out.len();
         let result = stream.page(&self.env, out);
+        stream.bytes += (out.len() - before) as u64;
+        self.tally.rows += stream.entries() - rows;
         stream.spent += started.elapsed();
         if let Some(method) = stream.method() {
             self.env.metrics.methods[method].spent_ns.add(started.elapsed().as_nanos() as u64);
@@ -300,7 +348,12 @@ impl Machine {
                 self.keep(stream, out);
                 None
             }
-            Ok(true) => self.finished(stream, out),
+            Ok(true) => {
+                if let Some(method) = stream.method() {
+                    self.env.metrics.methods[method].answered(stream.bytes, stream.spent);
+                }
+                self.finished(stream, out)
+            }
             Err(fault) if stream.begun() => {
                 self.env.metrics.note_fault(&format!("a long answer was cut off: {fault:?}"));
                 Some(EndReason::Fault)

@@ -1,13 +1,14 @@
-//! The Electrum protocol, versions 1.4 to 1.7, over TCP.
+//! The Electrum protocol, versions 1.4 to 1.7, over whatever [`transport`](crate::transport) there is.
 //!
 //! In:     a [`Source`], events of new tips, connections.
 //! Out:    answers and notifications to wallets.
 //! Fails:  [`start`] where the address cannot be bound; later each session alone.
 //! Source: Electrum protocol 1.4 to 1.7 (docs/protocol-methods.rst), ElectrumX where the document is silent.
 //!
-//! A line of requests goes from [`line`] to [`request`] and [`params`], is answered by [`wallet`](crate::wallet), driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the
-//! timers, [`outbox`] holds what waits for a client, [`subscriptions`] knows who wants to hear of what,
-//! [`events`] fills the mailboxes and [`notices`] tells what is in them.
+//! A message of requests goes from its channel to [`request`] and [`params`], is answered by [`wallet`](crate::wallet),
+//! driven by a session's [`machine`], which knows no socket. [`session`] moves bytes and keeps the timers, [`outbox`]
+//! holds what waits for a client, [`subscriptions`] knows who wants to hear of what, [`events`] fills the mailboxes and
+//! [`notices`] tells what is in them.
 
 pub mod limits;
 
@@ -24,20 +25,27 @@ pub mod subscriptions;
 mod events;
 mod notices;
 
-pub mod line;
 pub mod outbox;
+pub mod record;
 pub mod server;
 pub mod session;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use primitives::Params;
 
 use crate::metrics::Metrics;
+use crate::rpc::auth::Subnet;
+use crate::shares::ShareLimits;
+use crate::shares::ledger::Ledger;
 use crate::source::Source;
+use crate::transport::certificate::Files;
+use crate::transport::listen::Door;
 use crate::wallet::stream::StatusMemory;
 use crate::wallet::{Histogram, methods};
 use limits::Limits;
+use record::Record;
 use subscriptions::Subscriptions;
 
 pub use server::{ServerHandle, start};
@@ -45,8 +53,14 @@ pub use server::{ServerHandle, start};
 /// What the server says of itself and how it listens.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address and port to listen on; port 0 takes a free one.
-    pub listen: std::net::SocketAddr,
+    /// The ways in; at least one.
+    pub doors: Vec<Door>,
+    /// Certificate and key, for doors with TLS.
+    pub certificate: Option<Files>,
+    /// How often the files of the certificate are looked at.
+    pub certificate_look_time: Duration,
+    /// Balancers, whose connections begin with a header that says for whom they speak (PROXY protocol, version 2).
+    pub balancers: Vec<Subnet>,
     /// The network, for addresses and the genesis hash.
     pub params: Params,
     /// The name in `server.version`; wallets decide by it whether they batch.
@@ -61,8 +75,15 @@ pub struct Config {
     pub network_threads: usize,
     /// Slices of work done at the same time, each on a thread of its own.
     pub work_threads: usize,
+    /// Slices of long answers done at the same time: fewer than there are processors, so that a short one never waits
+    /// for them.
+    pub long_threads: usize,
     /// Limits of sessions.
     pub limits: Limits,
+    /// The log names clients by a hash of their addresses.
+    pub hashes_addresses: bool,
+    /// What each may cost us; its `sessions_max` is that of `limits`.
+    pub shares: ShareLimits,
 }
 
 /// The default name: Sparrow and Nunchuk batch only for names they know, ElectrumX's among them.
@@ -71,11 +92,14 @@ pub fn default_server_name() -> String {
 }
 
 impl Config {
-    /// Everything at its default.
+    /// Everything at its default, behind one door of plain TCP.
     pub fn new(listen: std::net::SocketAddr, params: Params) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
-            listen,
+            doors: vec![Door::plain(listen)],
+            certificate: None,
+            certificate_look_time: Duration::from_secs(10),
+            balancers: Vec::new(),
             params,
             server_name: default_server_name(),
             banner: format!("Assay {}", env!("CARGO_PKG_VERSION")),
@@ -85,7 +109,10 @@ impl Config {
             network_threads: cores.clamp(1, 2),
             // Reads wait for the disk, so more of them than cores.
             work_threads: (2 * cores).clamp(4, 64),
+            long_threads: cores.saturating_sub(1).max(1),
             limits: Limits::default(),
+            hashes_addresses: false,
+            shares: ShareLimits::default(),
         }
     }
 }
@@ -99,7 +126,12 @@ pub struct Env {
     /// Limits of sessions.
     pub limits: Limits,
     /// Counters.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
+    /// Who is there, and what each has cost us.
+    pub shares: Arc<Ledger>,
+    started: Instant,
+    /// Lines of the log about sessions.
+    pub record: Record,
     /// Who wants to hear of what.
     pub subscriptions: Subscriptions,
     /// Hashes over long histories.
@@ -111,14 +143,22 @@ pub struct Env {
 impl Env {
     /// The state of a server that nobody has connected to.
     pub fn new(config: Config, source: Arc<dyn Source>) -> Env {
+        let sessions_max = config.limits.sessions_max;
         Env {
             source,
+            shares: Arc::new(Ledger::new(ShareLimits { sessions_max, ..config.shares.clone() })),
+            started: Instant::now(),
+            record: Record::new(config.hashes_addresses),
             limits: config.limits.clone(),
             config,
-            metrics: Metrics::new(methods::METHODS.iter().map(|method| method.name)),
+            metrics: Arc::new(Metrics::new(methods::METHODS.iter().map(|method| method.name))),
             subscriptions: Subscriptions::default(),
             statuses: StatusMemory::default(),
             histogram: Histogram::default(),
         }
+    }
+    /// Time since it began.
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
     }
 }

@@ -1,7 +1,7 @@
 //! What waits to be written to one client.
 //!
-//! In:     answers, from the session that makes them.
-//! Out:    pieces of at most [`WRITE_BYTES`], to the task that writes them to the socket.
+//! In:     answers, from the session that makes them; a nudge where the channel has something to say by itself.
+//! Out:    pieces of at most [`WRITE_BYTES`], through the channel, to the task that writes them to the socket.
 //! Fails:  [`Outbox::room`] says when the client is gone or too slow.
 //!
 //! The session waits for room before it makes more; nobody else ever waits for a client.
@@ -9,16 +9,37 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use super::Env;
 use super::limits::WRITE_BYTES;
+use crate::transport::channel::Channel;
+use crate::transport::listen::Writer;
+
+/// What a piece costs besides its bytes, so that empty ones are bounded too.
+const PIECE_COST_BYTES: usize = 64;
+
+/// A piece of an answer.
+struct Piece {
+    bytes: Vec<u8>,
+    /// The answer to a message ends with it.
+    is_end: bool,
+}
+
+impl Piece {
+    /// What it counts for.
+    fn cost(&self) -> usize {
+        self.bytes.len() + if self.is_end { PIECE_COST_BYTES } else { 0 }
+    }
+}
 
 #[derive(Default)]
 struct Waiting {
-    pieces: VecDeque<Vec<u8>>,
+    pieces: VecDeque<Piece>,
     bytes: usize,
+    /// The channel has something to send, whatever the pieces are.
+    nudged: bool,
     /// Nothing more will come: close when the pieces are written.
     finished: bool,
     /// The socket failed or the client was too slow: nothing more will go.
@@ -51,17 +72,32 @@ impl Outbox {
 
     /// Adds bytes; whoever adds has waited for [`Outbox::room`] before.
     pub fn push(&self, bytes: Vec<u8>) {
-        if bytes.is_empty() {
+        self.push_piece(Piece { bytes, is_end: false });
+    }
+
+    /// Adds the last bytes of the answer to a message; they may be none.
+    pub fn push_end(&self, bytes: Vec<u8>) {
+        self.push_piece(Piece { bytes, is_end: true });
+    }
+
+    fn push_piece(&self, piece: Piece) {
+        if piece.cost() == 0 {
             return;
         }
         let mut waiting = self.lock();
         if !waiting.broken {
-            waiting.bytes += bytes.len();
-            self.env.metrics.bytes_waiting_now.add(bytes.len() as u64);
-            waiting.pieces.push_back(bytes);
+            waiting.bytes += piece.cost();
+            self.env.metrics.bytes_waiting_now.add(piece.cost() as u64);
+            waiting.pieces.push_back(piece);
             drop(waiting);
             self.filled.notify_one();
         }
+    }
+
+    /// The channel has something to send by itself.
+    pub fn nudge(&self) {
+        self.lock().nudged = true;
+        self.filled.notify_one();
     }
 
     /// Waits until more may be added.
@@ -116,14 +152,18 @@ impl Outbox {
         }
     }
 
-    /// Takes the next piece; none when all is written and nothing more will come.
-    async fn next(&self) -> Option<Vec<u8>> {
+    /// Takes the next piece, an empty one for a nudge; none when all is written and nothing more will come.
+    async fn next(&self) -> Option<Piece> {
         loop {
             let filled = self.filled.notified();
             {
                 let mut waiting = self.lock();
+                let nudged = std::mem::take(&mut waiting.nudged);
                 if let Some(piece) = waiting.pieces.pop_front() {
                     return Some(piece);
+                }
+                if nudged {
+                    return Some(Piece { bytes: Vec::new(), is_end: false });
                 }
                 if waiting.finished {
                     return None;
@@ -133,10 +173,11 @@ impl Outbox {
         }
     }
 
-    fn written(&self, bytes: usize) {
-        self.lock().bytes -= bytes;
-        self.env.metrics.bytes_waiting_now.sub(bytes as u64);
-        self.env.metrics.bytes_out.add(bytes as u64);
+    /// What was waiting is on its way: its cost, and the bytes the socket took for it.
+    fn written(&self, cost: usize, sent: usize) {
+        self.lock().bytes -= cost;
+        self.env.metrics.bytes_waiting_now.sub(cost as u64);
+        self.env.metrics.bytes_out.add(sent as u64);
         self.drained.notify_waiters();
     }
 
@@ -152,17 +193,29 @@ impl Outbox {
     }
 
     /// Writes everything to the socket until the session says it is finished or the client is too slow.
-    pub async fn write_to(&self, mut socket: impl AsyncWrite + Unpin) {
-        while let Some(bytes) = self.next().await {
-            for piece in bytes.chunks(WRITE_BYTES) {
-                match tokio::time::timeout(self.env.limits.write_time_max, socket.write_all(piece)).await {
-                    Ok(Ok(())) => self.written(piece.len()),
+    pub async fn write_to(&self, mut socket: Writer, channel: &Mutex<Channel>) {
+        let lock = || channel.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(Piece { bytes, is_end }) = self.next().await {
+            let mut left = &bytes[..];
+            loop {
+                let (now, later) = left.split_at(left.len().min(WRITE_BYTES));
+                let is_last = later.is_empty();
+                let sealed = lock().seal(now, is_end && is_last);
+                let cost = Piece { bytes: Vec::new(), is_end: is_end && is_last }.cost() + now.len();
+                match tokio::time::timeout(self.env.limits.write_time_max, socket.write_all(&sealed)).await {
+                    Ok(Ok(())) => self.written(cost, sealed.len()),
                     Ok(Err(_)) => return self.give_up(false),
                     Err(_) => return self.give_up(true),
                 }
+                left = later;
+                if is_last {
+                    break;
+                }
             }
         }
+        let farewell = lock().farewell();
         // The client may be gone already; there is nobody left to tell.
+        let _ = tokio::time::timeout(self.env.limits.write_time_max, socket.write_all(&farewell)).await;
         let _ = socket.shutdown().await;
     }
 }

@@ -1,27 +1,36 @@
 //! One connection: moves bytes between socket and machine, and keeps the timers.
 //!
-//! In:     a connected socket.
+//! In:     a [`Guest`]: a connected socket, and what its channel is made of.
 //! Out:    requests for the machine, its answers for the outbox.
 //! Fails:  the session ends; [`Ended`] says why, for the counters.
 //!
 //! Work is done on threads of its own, at most `work_threads` at a time and one slice a turn, so neither a slow disk
 //! nor a long answer keeps the bytes of others from moving.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Env;
+use super::answer::Head;
 use super::error::Error;
-use super::line::{Lines, TooLong};
-use super::machine::{EndReason, Machine, Step};
+use super::machine::{EndReason, Machine, Step, Tally};
 use super::outbox::Outbox;
 use super::subscriptions::Mailbox;
+use super::version;
+use crate::shares::WAIT_MAX;
+use crate::shares::cost::Work;
+use crate::shares::ledger::{Seat, Standing};
+use crate::transport::channel::{Channel, Layers};
+use crate::transport::frames::code;
+use crate::transport::listen::{Origin, Reader, Writer};
+use crate::transport::proxy::Behind;
+use crate::transport::room::Room;
+use crate::transport::{Framing, Refusal};
 
 /// Bytes read from a socket in one go; requests are a few hundred.
 const READ_BYTES: usize = 8 * 1024;
@@ -44,6 +53,10 @@ pub enum Ended {
     Protocol,
     /// A fault of ours.
     Fault,
+    /// It had more than its share.
+    Excess,
+    /// The operator ended it.
+    Kicked,
     /// The server stops.
     Stopped,
 }
@@ -55,38 +68,62 @@ pub struct Surroundings {
     pub env: Arc<Env>,
     /// Bounds the slices of work done at the same time.
     pub work: Arc<Semaphore>,
+    /// Bounds those of answers that take more than one, so that a short answer always finds a processor.
+    pub long: Arc<Semaphore>,
     /// Turns true when the server stops.
     pub stop: watch::Receiver<bool>,
 }
 
+/// Who has come in.
+pub struct Guest {
+    /// What he says.
+    pub reader: Reader,
+    /// What he hears.
+    pub writer: Writer,
+    /// What lies between socket and messages.
+    pub layers: Layers,
+    /// His place among all clients.
+    pub seat: Seat,
+}
+
 /// Serves one connection to its end.
-pub async fn serve(socket: TcpStream, surroundings: Surroundings) -> Ended {
+pub async fn serve(guest: Guest, surroundings: Surroundings) -> Ended {
     let env = surroundings.env.clone();
-    let (reader, writer) = socket.into_split();
+    let room = Room::new(env.metrics.clone(), env.limits.room());
+    let Ok(channel) = Channel::new(&guest.layers, room) else { return Ended::Fault };
+    let channel = Arc::new(Mutex::new(channel));
     let outbox = Arc::new(Outbox::new(env.clone()));
     let mut writing = tokio::spawn({
-        let outbox = outbox.clone();
-        async move { outbox.write_to(writer).await }
+        let (outbox, channel, writer) = (outbox.clone(), channel.clone(), guest.writer);
+        async move { outbox.write_to(writer, &channel).await }
     });
     let mailbox = Arc::new(Mailbox::default());
+    let is_http = guest.layers.framing == Framing::Http;
     let mut session = Session {
-        machine: Some(Machine::new(env.clone(), mailbox.clone())),
+        machine: (!is_http).then(|| Machine::new(env.clone(), mailbox.clone())),
         mailbox,
         outbox: outbox.clone(),
-        lines: Lines::new(env.clone()),
-        reader,
+        channel: channel.clone(),
+        is_http,
+        has_asked: false,
+        reader: guest.reader,
+        seat: guest.seat,
         opened: Instant::now(),
         idle_since: Instant::now(),
         line_since: None,
         surroundings,
     };
     let mut stop = session.surroundings.stop.clone();
+    let client = session.seat.client().clone();
     let ended = tokio::select! {
         ended = session.run() => ended,
+        () = client.was_kicked() => Ended::Kicked,
         () = stopped(&mut stop) => Ended::Stopped,
     };
     // The subscriptions go before the farewell, so that a client who reads it finds them gone.
     drop(session);
+    let (code, reason) = ended.in_a_websocket();
+    lock(&channel).close_with(code, reason);
     let farewell = if ended == Ended::Closed { env.limits.write_time_max } else { FAREWELL_TIME };
     tokio::select! {
         _ = tokio::time::timeout(farewell, outbox.finish()) => {}
@@ -99,6 +136,27 @@ pub async fn serve(socket: TcpStream, surroundings: Surroundings) -> Ended {
     if slow { Ended::SlowReader } else { ended }
 }
 
+fn lock(channel: &Mutex<Channel>) -> MutexGuard<'_, Channel> {
+    channel.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ended {
+    /// With which code and words a WebSocket closes.
+    fn in_a_websocket(self) -> (u16, &'static str) {
+        match self {
+            Ended::Closed => (code::NORMAL, ""),
+            Ended::SlowReader => (code::POLICY, "too slow"),
+            Ended::Timeout => (code::POLICY, "nothing was asked for too long"),
+            Ended::BadInput => (code::POLICY, "what came was no request"),
+            Ended::Protocol => (code::POLICY, "no version in common"),
+            Ended::Excess => (code::POLICY, "excessive resource usage"),
+            Ended::Kicked => (code::POLICY, "closed by the operator"),
+            Ended::Fault => (code::FAULT, "a fault of the server"),
+            Ended::Stopped => (code::GOING_AWAY, "the server stops"),
+        }
+    }
+}
+
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the server is gone, which is the same.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -106,12 +164,17 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 struct Session {
     surroundings: Surroundings,
-    /// Away while its work is done on another thread.
+    /// Away while its work is done on another thread, and between the messages of HTTP.
     machine: Option<Machine>,
     mailbox: Arc<Mailbox>,
     outbox: Arc<Outbox>,
-    lines: Lines,
-    reader: OwnedReadHalf,
+    channel: Arc<Mutex<Channel>>,
+    /// Every message is a world of its own: no greeting, no notifications.
+    is_http: bool,
+    /// A message has been answered.
+    has_asked: bool,
+    reader: Reader,
+    seat: Seat,
     opened: Instant,
     /// The last request.
     idle_since: Instant,
@@ -128,15 +191,17 @@ impl Session {
     async fn turns(&mut self) -> Result<(), Ended> {
         let mut buffer = [0; READ_BYTES];
         loop {
-            self.answer_lines().await?;
+            self.answer_messages().await?;
+            if lock(&self.channel).is_closed() {
+                return Ok(());
+            }
             self.tell().await?;
             let deadline = self.deadline();
             tokio::select! {
                 read = self.reader.read(&mut buffer) => match read {
                     Ok(0) | Err(_) => return Ok(()),
                     Ok(count) => {
-                        self.surroundings.env.metrics.bytes_in.add(count as u64);
-                        self.lines.push(&buffer[..count]);
+                        self.receive(&buffer[..count])?;
                     }
                 },
                 () = self.mailbox.knocked() => {}
@@ -146,48 +211,122 @@ impl Session {
         }
     }
 
-    /// Answers every whole line that has arrived.
-    async fn answer_lines(&mut self) -> Result<(), Ended> {
-        let mut lines = Vec::new();
-        let too_long = loop {
-            match self.lines.next() {
-                Ok(Some(line)) => {
-                    self.line_since = None;
-                    lines.push(line);
-                }
-                Ok(None) => break false,
-                Err(TooLong) => break true,
+    /// Takes bytes from the socket; as soon as a balancer has said for whom it speaks, that is who is here.
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        let env = &self.surroundings.env;
+        env.metrics.bytes_in.add(bytes.len() as u64);
+        self.seat.client().bytes_in.fetch_add(bytes.len() as u64, Relaxed);
+        let mut channel = lock(&self.channel);
+        channel.receive(bytes);
+        match channel.behind() {
+            Some(Behind::Client(address)) if self.seat.client().origin() == Origin::Balancer => {
+                drop(channel);
+                self.seat.comes_from(Origin::Address(address), env.now()).map_err(|_| {
+                    env.metrics.sessions_refused.add(1);
+                    Ended::Excess
+                })
             }
-        };
-        // Blank lines keep nobody connected.
-        lines.retain(|line| !line.iter().all(u8::is_ascii_whitespace));
-        if !lines.is_empty() {
-            self.work(move |machine, _| machine.take_lines(lines)).await?;
-            self.idle_since = Instant::now();
+            _ => Ok(()),
         }
-        if too_long {
-            let max = self.surroundings.env.limits.line_bytes_max;
-            self.work(move |machine, out| {
-                machine.refuse_line(&Error::LineTooLong { max }, out);
-            })
-            .await?;
-            return Err(Ended::BadInput);
+    }
+
+    /// Answers every whole message that has arrived.
+    async fn answer_messages(&mut self) -> Result<(), Ended> {
+        loop {
+            let (messages, refused) = self.take_messages();
+            let is_last = messages.is_empty();
+            if !is_last {
+                self.line_since = None;
+                self.answer(messages).await?;
+            }
+            match refused {
+                Some(refused) => return Err(self.refuse(&refused).await),
+                None if is_last => break,
+                None => {}
+            }
         }
-        if self.lines.is_partial() {
+        if lock(&self.channel).is_partial() {
             self.line_since.get_or_insert_with(Instant::now);
         }
         Ok(())
     }
 
+    /// Messages that have arrived, one at a time over HTTP, and why no more will be read.
+    fn take_messages(&self) -> (Vec<Vec<u8>>, Option<Refusal>) {
+        let mut channel = lock(&self.channel);
+        let mut messages = Vec::new();
+        let refused = loop {
+            match channel.next() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break None,
+                Err(refused) => break Some(refused),
+            }
+            if self.is_http {
+                break None;
+            }
+        };
+        if channel.has_output() {
+            self.outbox.nudge();
+        }
+        (messages, refused)
+    }
+
+    async fn answer(&mut self, mut messages: Vec<Vec<u8>>) -> Result<(), Ended> {
+        if self.is_http {
+            self.machine = Some(self.machine_for_one_message());
+        } else {
+            // Blank lines keep nobody connected.
+            messages.retain(|message| !message.iter().all(u8::is_ascii_whitespace));
+            if messages.is_empty() {
+                return Ok(());
+            }
+        }
+        let worked = self.work(move |machine, _| machine.take_lines(messages)).await;
+        (self.idle_since, self.has_asked) = (Instant::now(), true);
+        if self.is_http {
+            // What it subscribed to goes with it: over HTTP nobody can be told.
+            self.machine = None;
+        }
+        worked
+    }
+
+    /// Over HTTP each message stands alone, and speaks the oldest version unless it begins with another greeting.
+    fn machine_for_one_message(&self) -> Machine {
+        let mut machine = Machine::new(self.surroundings.env.clone(), Arc::default());
+        machine.assume_version(version::OLDEST);
+        machine
+    }
+
+    /// What the channel refused ends the session; whoever sent too much hears of it in the protocol's words.
+    async fn refuse(&mut self, refused: &Refusal) -> Ended {
+        if *refused == Refusal::TooLong {
+            if self.is_http {
+                self.machine = Some(self.machine_for_one_message());
+            }
+            let max = self.surroundings.env.limits.line_bytes_max;
+            let said = self.work(move |machine, out| {
+                machine.refuse_line(&Error::LineTooLong { max }, out);
+            });
+            return said.await.err().unwrap_or(Ended::BadInput);
+        }
+        Ended::BadInput
+    }
+
     /// The earliest of the timers.
     fn deadline(&self) -> Instant {
         let limits = &self.surroundings.env.limits;
-        let greeted = self.machine.as_ref().is_some_and(Machine::greeted);
-        let idle = match greeted {
+        let greeted = match &self.machine {
+            Some(machine) => machine.greeted(),
+            None => self.has_asked,
+        };
+        let mut earliest = match greeted {
             true => self.idle_since + limits.idle_time_max,
             false => self.opened + limits.handshake_time_max,
         };
-        self.line_since.map_or(idle, |since| idle.min(since + limits.line_time_max))
+        if !lock(&self.channel).is_open() {
+            earliest = earliest.min(self.opened + limits.opening_time_max);
+        }
+        self.line_since.map_or(earliest, |since| earliest.min(since + limits.line_time_max))
     }
 
     /// Tells what waits in the mailbox.
@@ -202,31 +341,77 @@ impl Session {
     /// Has the machine begin something and do all that follows, slice by slice.
     async fn work(&mut self, begin: impl FnOnce(&mut Machine, &mut Vec<u8>) + Send + 'static) -> Result<(), Ended> {
         let mut begin = Some(begin);
+        let closed = |_| Ended::Stopped;
         loop {
             self.outbox.room().await.map_err(|_| Ended::Closed)?;
-            let permit = self.surroundings.work.clone().acquire_owned().await.map_err(|_| Ended::Stopped)?;
+            let is_first = begin.is_some();
+            let long = match is_first {
+                true => None,
+                false => Some(self.surroundings.long.clone().acquire_owned().await.map_err(closed)?),
+            };
+            let permit = self.surroundings.work.clone().acquire_owned().await.map_err(closed)?;
             let mut machine = self.machine.take().expect("it comes back from every slice");
             let begin = begin.take();
             let slice = tokio::task::spawn_blocking(move || {
+                let started = std::time::Instant::now();
                 let mut out = Vec::new();
                 if let Some(begin) = begin {
                     begin(&mut machine, &mut out);
                 }
                 let step = machine.advance(&mut out);
-                drop(permit);
-                (machine, out, step)
+                drop((permit, long));
+                (machine, out, step, started.elapsed())
             });
             // A panic in a slice ends this session only; its subscriptions go with the machine.
-            let (machine, out, step) = slice.await.map_err(|_| Ended::Fault)?;
+            let (mut machine, mut out, step, time) = slice.await.map_err(|_| Ended::Fault)?;
+            let (standing, cost) = self.account(&mut machine, time, out.len());
             self.machine = Some(machine);
-            self.outbox.push(out);
+            if let (Standing::Over { retry_s }, Step::Done, false) = (standing, step, self.is_http) {
+                Head { id: "null".into(), two: true }.refuse(&Error::Excess { retry_s }, &mut out);
+                out.push(b'\n');
+            }
+            match self.is_http && step != Step::More {
+                true => self.outbox.push_end(out),
+                false => self.outbox.push(out),
+            }
             match step {
-                Step::More => {}
-                Step::Done => return Ok(()),
                 Step::End(EndReason::BadInput) => return Err(Ended::BadInput),
                 Step::End(EndReason::Protocol) => return Err(Ended::Protocol),
                 Step::End(EndReason::Fault) => return Err(Ended::Fault),
+                // Between the slices of one answer, no longer than they took; behind it, all of the wait.
+                Step::More => self.wait_its_turn(standing, cost).await?,
+                Step::Done => self.wait_its_turn(standing, WAIT_MAX).await?,
             }
+            if step == Step::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Charges a slice to who had it done; says what it cost.
+    fn account(&self, machine: &mut Machine, time: Duration, bytes: usize) -> (Standing, Duration) {
+        let Tally { requests, rows, software } = machine.take_tally();
+        let client = self.seat.client();
+        client.requests.fetch_add(requests, Relaxed);
+        let (version, subscriptions) = machine.agreed();
+        client.subscriptions.store(subscriptions as u64, Relaxed);
+        if let (Some(software), Some(version)) = (software, version) {
+            client.greeted(&software, version.to_string());
+        }
+        let work = Work { time, rows, bytes: bytes as u64 };
+        (self.seat.charge(work, self.surroundings.env.now()), Duration::from_micros(work.cost_us()))
+    }
+
+    /// Who has had much waits before more is done for it, and who has had too much goes.
+    async fn wait_its_turn(&mut self, standing: Standing, most: Duration) -> Result<(), Ended> {
+        match standing {
+            Standing::Fine => Ok(()),
+            Standing::Slow(time) => {
+                self.surroundings.env.metrics.slowed.add(1);
+                tokio::time::sleep(time.min(most)).await;
+                Ok(())
+            }
+            Standing::Over { .. } => Err(Ended::Excess),
         }
     }
 }

@@ -14,17 +14,17 @@ use crate::electrum::params::Arguments;
 use crate::electrum::version::{self, V1_7};
 
 pub(super) fn version(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
-    if machine.version.is_some() {
+    if machine.version.is_some() && !std::mem::take(&mut machine.may_greet) {
         return Err(Error::VersionTwice.into());
     }
-    // The client's name is only looked at for its type.
-    if let Some(name) = arguments.value(0)?
-        && !(name.is_string() || name.is_null())
-    {
-        return Err(Error::InvalidParams("client_name is a string".into()).into());
-    }
+    let software = match arguments.value(0)? {
+        None | Some(serde_json::Value::Null) => String::new(),
+        Some(serde_json::Value::String(name)) => name,
+        Some(_) => return Err(Error::InvalidParams("client_name is a string".into()).into()),
+    };
     let agreed = version::negotiate(arguments.value(1)?.as_ref())?;
     machine.version = Some(agreed);
+    machine.tally.software = Some(software);
     out.push(b'[');
     answer::string(&machine.env.config.server_name, out);
     out.push(b',');

@@ -67,6 +67,8 @@ pub struct Stream {
     retries: usize,
     /// Time spent computing so far.
     pub spent: Duration,
+    /// Bytes of it written so far.
+    pub bytes: u64,
 }
 
 impl Stream {
@@ -88,6 +90,7 @@ impl Stream {
             begun: false,
             retries: 0,
             spent: Duration::ZERO,
+            bytes: 0,
         }
     }
 
@@ -117,6 +120,11 @@ impl Stream {
     /// The script.
     pub fn script(&self) -> &ScriptHash {
         &self.script
+    }
+
+    /// Entries read so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
     }
 
     /// True once something was written that cannot be taken back.

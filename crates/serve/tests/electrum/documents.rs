@@ -6,6 +6,10 @@
 
 use serve::electrum::limits::{Limits, PONG_DIGITS_MAX};
 use serve::electrum::version::OLDEST;
+use serve::shares::ShareLimits;
+use serve::transport::frames::FRAMES_OF_MESSAGE_MAX;
+use serve::transport::head::HEAD_BYTES_MAX;
+use serve::transport::tls::HANDSHAKE_BYTES_MAX;
 use serve::wallet::methods::{METHODS, Method};
 
 fn page() -> String {
@@ -56,10 +60,30 @@ fn the_page_gives_the_default_limits() {
     check(&page, "bytes waiting for one client", limits.waiting_bytes_max as u64);
     check(&page, "bytes waiting for all clients", limits.waiting_bytes_shared_max as u64);
     check(&page, "seconds without a request", limits.idle_time_max.as_secs());
+    check(&page, "seconds for a balancer's header, TLS and a WebSocket to open", limits.opening_time_max.as_secs());
+    check(&page, "bytes of TLS before its handshake is done", HANDSHAKE_BYTES_MAX as u64);
+    check(&page, "bytes of a head of HTTP", HEAD_BYTES_MAX as u64);
+    check(&page, "frames of one WebSocket message", u64::from(FRAMES_OF_MESSAGE_MAX));
     check(&page, "seconds to the greeting", limits.handshake_time_max.as_secs());
     check(&page, "seconds for one line", limits.line_time_max.as_secs());
     check(&page, "seconds for a client to take 64 KiB", limits.write_time_max.as_secs());
     check(&page, "seconds to compute one answer", limits.request_time_max.as_secs());
     check(&page, "lines in a row that are no requests", u64::from(limits.bad_lines_max));
     check(&page, "digits of an answer to a ping", PONG_DIGITS_MAX);
+}
+
+#[test]
+fn the_page_gives_each_ones_share() {
+    let page = page();
+    let shares = ShareLimits::default();
+    for (what, want) in [
+        ("work from which answers wait", format!("{} s", shares.soft.as_secs())),
+        ("work at which the session is closed", format!("{} s", shares.hard.as_secs())),
+        ("work forgotten each second", format!("{} ms", shares.forgiven_ms_per_s)),
+        ("sessions of one address", shares.sessions_address_max.to_string()),
+    ] {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {what} |")));
+        let row = row.unwrap_or_else(|| panic!("no row {what:?}"));
+        assert_eq!(row.split('|').nth(2).unwrap().trim(), want, "{row}");
+    }
 }

@@ -12,3 +12,6 @@ mod golden;
 mod notify;
 mod published;
 mod queries;
+mod shares;
+mod transports;
+mod wire;

@@ -5,6 +5,7 @@
 //! Fails:  where a notice is missing, doubled, early or meant for somebody else.
 
 use serde_json::{Value, json};
+use serve::source::Event;
 
 use crate::chain::{block, coinbase, mainnet, mainnet_hash, next, sample, script};
 use crate::client::{Client, hash_of, serve};
@@ -47,6 +48,24 @@ fn a_new_block_tells_the_tip_first_and_then_the_scripts_it_touched() {
     assert_eq!(all.json()["params"][0]["height"], 10);
     assert!(is_quiet(&mut all), "an unsubscribed script is not told");
     assert_eq!(server.count("notifications"), 3);
+}
+
+#[test]
+fn a_tip_that_touched_too_many_scripts_to_list_is_told_of_all_the_same() {
+    let server = serve(mainnet(), |_| {});
+    let (one, two) = (hash_of(&script(1)), hash_of(&script(2)));
+    let mut client = server.greet();
+    client.call("blockchain.headers.subscribe", json!([]));
+    for script in [&one, &two] {
+        client.call("blockchain.scripthash.subscribe", json!([script]));
+    }
+    let mut event = server.chain.connect(next(&server.chain, &[coinbase(9, 1)]));
+    let Event::NewTip { touched, .. } = &mut event else { panic!("a tip") };
+    *touched = None;
+    server.events.send(event).unwrap();
+    assert_eq!(client.json()["method"], "blockchain.headers.subscribe");
+    assert_eq!(client.json()["params"][0], one);
+    assert!(is_quiet(&mut client), "the other's status is the same");
 }
 
 #[test]

@@ -2,31 +2,25 @@
 //!
 //! In:     bytes as they arrive.
 //! Out:    whole lines without their newline.
-//! Fails:  [`TooLong`] as soon as a line exceeds its bound or all sessions together exceed theirs.
+//! Fails:  [`Refusal::TooLong`] as soon as a line exceeds its bound or all sessions together exceed theirs.
 
-use std::sync::Arc;
-
-use super::Env;
-
-/// The line will not be read to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+use super::Refusal;
+use super::room::Room;
 
 /// Bytes of one session that are no whole line yet.
 pub struct Lines {
-    env: Arc<Env>,
+    room: Room,
     bytes: Vec<u8>,
     /// Start of the line under way.
     start: usize,
     /// No newline lies between `start` and here.
     scanned: usize,
-    counted: u64,
 }
 
 impl Lines {
     /// Nothing read yet.
-    pub fn new(env: Arc<Env>) -> Lines {
-        Lines { env, bytes: Vec::new(), start: 0, scanned: 0, counted: 0 }
+    pub fn new(room: Room) -> Lines {
+        Lines { room, bytes: Vec::new(), start: 0, scanned: 0 }
     }
 
     /// Takes bytes that arrived.
@@ -37,23 +31,20 @@ impl Lines {
             self.start = 0;
         }
         self.bytes.extend_from_slice(bytes);
-        self.recount();
+        self.room.hold(self.bytes.capacity());
     }
 
     /// The next whole line; none where there is only a part of one.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
-        let max = self.env.limits.line_bytes_max;
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
         let newline = self.bytes[self.scanned..].iter().position(|byte| *byte == b'\n');
         let Some(offset) = newline else {
             self.scanned = self.bytes.len();
-            let length = self.bytes.len() - self.start;
-            let shared = self.env.metrics.line_bytes_now.get() > self.env.limits.line_bytes_shared_max as u64;
-            let too_long = length > max || (shared && length > self.env.limits.line_bytes_own);
-            return if too_long { Err(TooLong) } else { Ok(None) };
+            let too_long = self.room.is_too_long(self.bytes.len() - self.start);
+            return if too_long { Err(Refusal::TooLong) } else { Ok(None) };
         };
         let end = self.scanned + offset;
-        if end - self.start > max {
-            return Err(TooLong);
+        if end - self.start > self.room.limits().message_bytes_max {
+            return Err(Refusal::TooLong);
         }
         let line = self.bytes[self.start..end].to_vec();
         self.start = end + 1;
@@ -61,29 +52,15 @@ impl Lines {
         if self.start == self.bytes.len() {
             // A long line's room is given back, a short one's kept for the next.
             self.bytes.clear();
-            self.bytes.shrink_to(self.env.limits.line_bytes_own);
+            self.bytes.shrink_to(self.room.limits().own_bytes);
             (self.start, self.scanned) = (0, 0);
         }
-        self.recount();
+        self.room.hold(self.bytes.capacity());
         Ok(Some(line))
     }
 
     /// True while a line has begun and not ended.
     pub fn is_partial(&self) -> bool {
         self.bytes.len() > self.start
-    }
-
-    /// Counts only what is above each session's own share.
-    fn recount(&mut self) {
-        let now = self.bytes.capacity().saturating_sub(self.env.limits.line_bytes_own) as u64;
-        self.env.metrics.line_bytes_now.add(now);
-        self.env.metrics.line_bytes_now.sub(self.counted);
-        self.counted = now;
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        self.env.metrics.line_bytes_now.sub(self.counted);
     }
 }

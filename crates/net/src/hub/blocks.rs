@@ -161,7 +161,8 @@ impl<C: Chain> Hub<C> {
         let hash = block.hash();
         if self.chain.find(&hash).is_none() {
             // Sent without being asked for: its header is as good an announcement as any, if the block is the header's.
-            if !self.is_of_its_header(id, &block) {
+            let is_placed = self.chain.find(&block.header().previous).is_some();
+            if is_placed && !self.is_of_its_header(id, &block) {
                 return;
             }
             self.take_headers(id, vec![block.header()]);
@@ -332,10 +333,6 @@ impl<C: Chain> Hub<C> {
     /// A compact block came. Its header is taken in any case; the block, where it was asked for or the peer was asked to send
     /// it without, and only from those that said how they would.
     pub(super) fn take_compact(&mut self, id: PeerId, compact: CompactBlock) {
-        let can = self.features(id).is_some_and(|features| features.compact_blocks);
-        if !can || !self.local.relays_txs {
-            return;
-        }
         let header = compact.header;
         let hash = header.hash();
         let Some(parent) = self.chain.find(&header.previous) else { return self.ask_for_headers(id) };
@@ -344,6 +341,10 @@ impl<C: Chain> Hub<C> {
         }
         if parent.work + work_of(header.bits) < self.chain.enough_work() {
             log::debug!(target: "net", "Ignoring low-work compact block from peer {}", id.0);
+            return;
+        }
+        let can = self.features(id).is_some_and(|features| features.compact_blocks);
+        if !can || !self.local.relays_txs {
             return;
         }
         let was_asked = self.window.has_order(id.0, &hash) || self.is_fetched_from(&hash, id);

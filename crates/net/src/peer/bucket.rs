@@ -7,6 +7,12 @@
 use std::time::Duration;
 
 use crate::moment::Moment;
+use crate::wire::Command;
+
+/// Messages that count more than one, since their answer costs more than their reading: see [`cost`].
+const REQUEST_COST: f64 = 20.0;
+/// Bytes of a list of names that count as much as a message: fifty names, each of which is looked up in several tables.
+const NAMES_BYTES: f64 = 50.0 * 36.0;
 
 /// Tokens that come back with time.
 #[derive(Clone, Debug)]
@@ -60,6 +66,23 @@ impl Bucket {
             true => Duration::from_secs_f64(-tokens / self.rate_per_s),
             false => Duration::ZERO,
         }
+    }
+}
+
+/// What a message of so many bytes costs of the budget of messages.
+pub fn cost(command: Command, payload_bytes: usize) -> f64 {
+    let names = payload_bytes as f64 / NAMES_BYTES;
+    match command {
+        Command::INV | Command::NOTFOUND => 1.0 + names,
+        Command::GETDATA => REQUEST_COST + names,
+        Command::GETHEADERS
+        | Command::GETBLOCKS
+        | Command::GETBLOCKTXN
+        | Command::GETCFILTERS
+        | Command::GETCFHEADERS
+        | Command::GETCFCHECKPT
+        | Command::MEMPOOL => REQUEST_COST,
+        _ => 1.0,
     }
 }
 

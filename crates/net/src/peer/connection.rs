@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, cost};
 use super::end::End;
 use super::handshake::{Answer, Features, Handshake};
 use super::kind::{ConnectionKind, PeerId, Permissions};
@@ -28,10 +28,6 @@ const ADDRESSES_PER_S: f64 = 0.1;
 const MESSAGES_BURST: f64 = 20_000.0;
 /// ... and for each second: far above what an honest one sends, and cheap enough for us.
 const MESSAGES_PER_S: f64 = 2_000.0;
-/// Messages that count more than one, since their answer costs more than their reading: see [`cost`].
-const REQUEST_COST: f64 = 20.0;
-/// Bytes of a list of names that count as much as a message: fifty names, each of which is looked up in several tables.
-const NAMES_BYTES: f64 = 50.0 * 36.0;
 
 /// How long a connection for addresses may last: Core's ten times `AVG_ADDRESS_BROADCAST_INTERVAL`.
 const ADDRESS_FETCH_TIME_MAX: Duration = Duration::from_secs(10 * 30);
@@ -503,21 +499,4 @@ fn version_of(local: &Local, setup: &Setup, nonce: u64, now: Moment) -> Message 
     let mut version = local.version(setup.kind, setup.told_remote, nonce, now);
     version.relay |= setup.kind.relays_txs() && setup.permissions.has(Permissions::RELAY);
     Message::Version(version)
-}
-
-/// What a message of so many bytes costs of the budget of messages.
-fn cost(command: Command, payload_bytes: usize) -> f64 {
-    let names = payload_bytes as f64 / NAMES_BYTES;
-    match command {
-        Command::INV | Command::NOTFOUND => 1.0 + names,
-        Command::GETDATA => REQUEST_COST + names,
-        Command::GETHEADERS
-        | Command::GETBLOCKS
-        | Command::GETBLOCKTXN
-        | Command::GETCFILTERS
-        | Command::GETCFHEADERS
-        | Command::GETCFCHECKPT
-        | Command::MEMPOOL => REQUEST_COST,
-        _ => 1.0,
-    }
 }

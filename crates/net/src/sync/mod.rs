@@ -9,6 +9,7 @@
 mod action;
 mod bound;
 mod low_work;
+mod plan;
 mod stall;
 mod supplier;
 mod window;

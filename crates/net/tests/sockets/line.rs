@@ -88,8 +88,9 @@ impl Chain for Line {
     fn connected(&self) -> Place {
         self.tip()
     }
-    fn ancestor(&self, _: &BlockHash, height: u32) -> Option<Place> {
-        self.places.get(height as usize).copied()
+    fn ancestor(&self, hash: &BlockHash, height: u32) -> Option<Place> {
+        let place = self.places.get(height as usize).copied();
+        place.filter(|_| self.heights.get(hash).is_some_and(|known| *known >= height as usize))
     }
     fn common_height(&self, hash: &BlockHash) -> u32 {
         self.place(hash).map_or(0, |place| place.height)

@@ -403,6 +403,28 @@ fn transactions_end_connections_they_do_not_belong_to() {
 }
 
 #[test]
+fn the_mempool_is_told_to_whoever_asks_where_that_is_offered_and_upload_is_left() {
+    let ask = |budget: Option<u64>, permissions| {
+        let mut stage = Stage::with(28, |local| local.tells_mempool = true);
+        stage.hub.upload = UploadBudget::new(budget);
+        let tx = simple(1);
+        stage.submit(&tx);
+        stage.pass(60.0);
+        let who = stage.join_with(ConnectionKind::Inbound, permissions);
+        stage.say(who, &Message::MemPool);
+        stage.pass(60.0);
+        let told = stage.told(who);
+        (stage.is_here(who), told == [wtx(&tx)])
+    };
+    // A handshake is more than a byte.
+    assert_eq!(ask(None, Permissions::NONE), (true, true));
+    assert_eq!(ask(Some(1 << 30), Permissions::NONE), (true, true));
+    assert_eq!(ask(Some(1), Permissions::NONE), (false, false));
+    assert_eq!(ask(Some(1), Permissions::NO_BAN).0, true);
+    assert_eq!(ask(Some(1), Permissions::MEMPOOL), (true, true));
+}
+
+#[test]
 fn a_refused_transaction_costs_no_connection_and_is_judged_once_until_the_next_block() {
     let mut stage = Stage::new(9);
     let (peer, other) = (stage.join(ConnectionKind::Inbound), stage.join(ConnectionKind::OutboundFull));

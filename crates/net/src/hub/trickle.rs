@@ -153,9 +153,15 @@ impl<C: Chain> Hub<C> {
 
     /// A peer asks for the whole mempool.
     pub(super) fn take_mempool_question(&mut self, id: PeerId) {
-        if !self.has_permission(id, Permissions::MEMPOOL) {
+        let refusal = match () {
+            () if self.has_permission(id, Permissions::MEMPOOL) => None,
+            () if !self.local.tells_mempool => Some("it asks for the mempool, which is not offered"),
+            () if self.upload.is_spent(self.now) => Some("mempool request with bandwidth limit reached"),
+            () => None,
+        };
+        if let Some(why) = refusal {
             if !self.has_permission(id, Permissions::NO_BAN) {
-                self.end(id, End::ClosedByUs("it asks for the mempool, which is not offered"));
+                self.end(id, End::ClosedByUs(why));
             }
             return;
         }

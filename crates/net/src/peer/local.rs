@@ -31,6 +31,8 @@ pub struct Local {
     pub start_height: i32,
     /// False where we want no transactions from anybody.
     pub relays_txs: bool,
+    /// Anybody may ask for the names of all our transactions (BIP 35), while there is upload left.
+    pub tells_mempool: bool,
     /// How long a peer may take for its handshake, in seconds; Core's `-peertimeout`.
     pub handshake_timeout_s: u64,
     nonce_key: [u64; 2],
@@ -55,6 +57,7 @@ impl Local {
             user_agent: format!("/Assay:{}/", env!("CARGO_PKG_VERSION")),
             start_height: 0,
             relays_txs: true,
+            tells_mempool: false,
             handshake_timeout_s: 60,
             nonce_key: [entropy::number(entropy), entropy::number(entropy)],
         }

@@ -207,6 +207,9 @@ fn translate(text: &str) -> Imported {
         };
         imported.left.push(format!("{name}={value}{hint}"));
     }
+    if let Some(value) = last("maxuploadtarget").filter(|value| import_peers::mebibytes(value).is_none()) {
+        imported.left.push(format!("maxuploadtarget={value} (no number of bytes, such as 500M)"));
+    }
     imported
 }
 
@@ -283,6 +286,11 @@ mod tests {
         ];
         assert_eq!(imported.settings, want.map(|(name, value)| (name, value.to_owned())));
         assert_eq!(imported.left, ["prune=550"]);
+        for value in ["abc", "1x", "-5", "99999999999999T"] {
+            let imported = translate(&format!("maxuploadtarget={value}\n"));
+            assert_eq!(imported.left, [format!("maxuploadtarget={value} (no number of bytes, such as 500M)")]);
+            assert_eq!(imported.settings, []);
+        }
         assert_eq!(translate("server=0\n").settings, [("rpc_listen", "off".to_owned())]);
         assert_eq!(translate(""), Imported::default());
         // Every setting that is written is one of ours.

@@ -11,10 +11,10 @@ use primitives::network::{Network, Params};
 
 /// Options that are taken over here.
 #[rustfmt::skip]
-pub const KNOWN: [&str; 32] = [
+pub const KNOWN: [&str; 33] = [
     "addnode", "asmap", "bantime", "bind", "blocksonly", "cjdnsreachable", "connect", "discover", "dnsseed", "externalip",
     "fixedseeds", "i2pacceptincoming", "i2psam", "listen", "listenonion", "maxconnections", "maxuploadtarget", "onion",
-    "onlynet", "peertimeout", "port", "proxy", "proxyrandomize", "seednode", "timeout", "torcontrol", "torpassword",
+    "onlynet", "peerbloomfilters", "peertimeout", "port", "proxy", "proxyrandomize", "seednode", "timeout", "torcontrol", "torpassword",
     "v2transport", "whitebind", "whitelist", "whitelistforcerelay", "whitelistrelay",
 ];
 /// Connections Core makes itself, out of all that `maxconnections` allows.
@@ -61,22 +61,22 @@ fn word(is_on: bool) -> String {
     if is_on { "on" } else { "off" }.to_owned()
 }
 
-/// Bytes of `maxuploadtarget`, as MiB: `500M`, `2G`, `300` (MiB).
-fn mebibytes(text: &str) -> Option<u64> {
+/// Bytes of `maxuploadtarget`, as MiB: `500M`, `2G`, `300` (MiB); 0 is without limit. None where it is no amount.
+pub fn mebibytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok()?;
-    let bytes = match &text[digits.len()..] {
-        "" | "M" => number << 20,
-        "k" => number * 1_000,
-        "K" => number << 10,
-        "m" => number * 1_000_000,
-        "g" => number * 1_000_000_000,
-        "G" => number << 30,
-        "t" => number * 1_000_000_000_000,
-        "T" => number << 40,
+    let unit = match &text[digits.len()..] {
+        "" | "M" => 1 << 20,
+        "k" => 1_000,
+        "K" => 1 << 10,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        "G" => 1 << 30,
+        "t" => 1_000_000_000_000,
+        "T" => 1 << 40,
         _ => return None,
     };
-    (bytes > 0).then(|| (bytes >> 20).max(1))
+    Some(number.checked_mul(unit)?.div_ceil(1 << 20))
 }
 
 /// The settings the options mean on this chain.
@@ -114,6 +114,7 @@ pub fn settings(chain: &str, options: &[(String, String)]) -> Vec<(&'static str,
     put("p2p_inbound_max", options.number("maxconnections").map(|all| all.saturating_sub(OUTBOUND).to_string()));
     put("p2p_encrypt", options.switch("v2transport").map(word));
     put("p2p_blocks_only", options.switch("blocksonly").map(word));
+    put("peer_mempool", options.switch("peerbloomfilters").map(word));
     put("p2p_connect_ms", options.number("timeout").map(|number| number.to_string()));
     put("p2p_handshake_s", options.number("peertimeout").map(|number| number.to_string()));
     put("p2p_ban_s", options.number("bantime").map(|number| number.to_string()));
@@ -124,7 +125,7 @@ pub fn settings(chain: &str, options: &[(String, String)]) -> Vec<(&'static str,
         _ => None,
     };
     put("p2p_seeds", seeds.map(str::to_owned));
-    let upload = options.last("maxuploadtarget").and_then(mebibytes);
+    let upload = options.last("maxuploadtarget").and_then(mebibytes).filter(|mib| *mib > 0);
     put("p2p_upload_mib_per_day", upload.map(|mib| mib.to_string()));
     settings
 }
@@ -207,10 +208,11 @@ mod tests {
         check(&["maxconnections=125"], &[("p2p_inbound_max", "114")]);
         check(&["maxconnections=5"], &[("p2p_inbound_max", "0")]);
         check(
-            &["v2transport=0", "blocksonly=1", "timeout=7", "peertimeout=8", "bantime=9"],
+            &["v2transport=0", "blocksonly=1", "peerbloomfilters=1", "timeout=7", "peertimeout=8", "bantime=9"],
             &[
                 ("p2p_encrypt", "off"),
                 ("p2p_blocks_only", "on"),
+                ("peer_mempool", "on"),
                 ("p2p_connect_ms", "7"),
                 ("p2p_handshake_s", "8"),
                 ("p2p_ban_s", "9"),

@@ -36,6 +36,8 @@ pub struct NetworkConfig {
     pub handshake_s: u64,
     /// No transactions from others.
     pub blocks_only: bool,
+    /// Anybody may ask for the names of all transactions.
+    pub tells_mempool: bool,
     /// What the user agent ends with.
     comments: Vec<String>,
 }
@@ -133,6 +135,7 @@ pub fn resolve(
         upload_bytes_max,
         handshake_s,
         blocks_only,
+        tells_mempool: is_on(layers, "peer_mempool"),
         comments: comments(layers)?,
     }))
 }

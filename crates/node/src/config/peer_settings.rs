@@ -32,6 +32,16 @@ pub const PEER_SETTINGS: &[Setting] = &[
     ),
     setting(
         P2P,
+        "peer_mempool",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Tell any peer that asks the names of all transactions in the mempool (BIP 35), while the day's upload lasts. Bloom \
+         filters (BIP 37), which Core switches on together with it, are not offered.",
+    ),
+    setting(
+        P2P,
         "p2p_listen",
         Kind::Address,
         &["auto", "off"],

@@ -62,6 +62,7 @@ impl Peers {
             local.services = local.services.without(Services::P2P_V2);
         }
         local.relays_txs = !config.blocks_only;
+        local.tells_mempool = config.tells_mempool;
         let (mut chain, judgements) = NodeChain::new(handle.clone());
         if config.serves_filters {
             chain.serve_filters();

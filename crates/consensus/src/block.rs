@@ -92,13 +92,7 @@ impl CheckedBlock {
 
 /// Judges a block by itself; Core: `CheckBlock`, proof of work and signet solution included.
 pub fn check(block: Block, params: &Params) -> Result<CheckedBlock, BlockError> {
-    let hash = block.header().hash();
-    header::check_proof_of_work(&hash, block.header().bits, params)?;
-    let txids = txids_of(&block);
-    if !signet::is_solved(&block, &hash, &txids, params) {
-        return Err(BlockError::SignetSolution {});
-    }
-    check_contents(block, hash, txids, None)
+    check_mined(block, |block| (txids_of(block), None), params)
 }
 
 /// The same for a block that was put together of known transactions, so that nothing is hashed twice: the caller has hashed
@@ -110,16 +104,26 @@ pub fn check_identified(
     params: &Params,
 ) -> Result<CheckedBlock, BlockError> {
     assert!(block.tx_count() == txids.len() && txids.len() == wtxids.len(), "an id for each transaction");
-    let hash = block.header().hash();
-    header::check_proof_of_work(&hash, block.header().bits, params)?;
-    if !signet::is_solved(&block, &hash, &txids, params) {
-        return Err(BlockError::SignetSolution {});
-    }
     // The commitment cannot cover the coinbase that holds it: zero stands in for that one.
     if let Some(first) = wtxids.first_mut() {
         *first = Wtxid([0; 32]);
     }
-    check_contents(block, hash, txids, Some(wtxids))
+    check_mined(block, |_| (txids, Some(wtxids)), params)
+}
+
+/// Nothing is hashed for a header without work.
+fn check_mined(
+    block: Block,
+    ids: impl FnOnce(&Block) -> (Vec<Txid>, Option<Vec<Wtxid>>),
+    params: &Params,
+) -> Result<CheckedBlock, BlockError> {
+    let hash = block.header().hash();
+    header::check_proof_of_work(&hash, block.header().bits, params)?;
+    let (txids, wtxids) = ids(&block);
+    if !signet::is_solved(&block, &hash, &txids, params) {
+        return Err(BlockError::SignetSolution {});
+    }
+    check_contents(block, hash, txids, wtxids)
 }
 
 /// Judges a block that nobody has mined yet: neither proof of work nor signet solution are asked for (Core:
@@ -200,7 +204,6 @@ fn judge_witnesses(block: &Block, txids: &[Txid], wtxids: Option<&[Wtxid]>) -> W
     match commitment_output(&coinbase) {
         None => WitnessVerdict::Uncommitted { first_witness },
         Some(vout) => {
-            // The commitment cannot cover the coinbase that holds it: zero stands in for that one.
             let leaves = || match wtxids {
                 Some(known) => known.iter().map(|wtxid| wtxid.0).collect(),
                 None => witness_leaves(block, txids),

@@ -339,30 +339,30 @@ impl Handle {
         done: impl FnOnce(Acceptance) + Send + 'static,
     ) -> Result<(), QueueFull> {
         let length = bytes.len() as u64;
-        if !self.has_room(length) {
+        if !self.reserve(length) {
             return Err(QueueFull(bytes));
         }
         self.take_later(length, move |shared| shared.take_block(bytes, proof), done);
         Ok(())
     }
 
-    /// The same for a block that was checked without state already.
+    /// The same for a block that was checked without state already; false where the queue is full, and the block is forgotten.
     pub fn submit_checked(
         &self,
         checked: CheckedBlock,
         proof: WorkProof,
         done: impl FnOnce(Acceptance) + Send + 'static,
-    ) -> Result<(), QueueFull> {
+    ) -> bool {
         let length = checked.block().bytes().len() as u64;
-        if !self.has_room(length) {
-            return Err(QueueFull(checked.block().bytes().to_vec()));
+        let is_reserved = self.reserve(length);
+        if is_reserved {
+            self.take_later(length, move |shared| shared.take_checked(checked, proof), done);
         }
-        self.take_later(length, move |shared| shared.take_checked(checked, proof), done);
-        Ok(())
+        is_reserved
     }
 
     /// Takes room in the queue; false where there is none.
-    fn has_room(&self, length: u64) -> bool {
+    fn reserve(&self, length: u64) -> bool {
         let intake = &self.0.intake;
         let before = intake.queued_bytes.fetch_add(length, Ordering::SeqCst);
         // One block is always taken, however small the queue.

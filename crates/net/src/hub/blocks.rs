@@ -9,6 +9,7 @@
 
 use consensus::Work;
 use consensus::header::{check_proof_of_work, work_of};
+use primitives::encode::ParseError;
 use primitives::{Block, BlockHash};
 
 use super::talk::Pending;
@@ -51,6 +52,12 @@ impl Brought {
             Brought::Rebuilt(rebuilt) => rebuilt.block.bytes().len() as u64,
         }
     }
+}
+
+/// Bytes that are no block leave a line, in Core's words, and nothing else.
+pub(super) fn log_unreadable(length: usize, error: ParseError) {
+    let words = error.core_words();
+    log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
 }
 
 impl<C: Chain> Hub<C> {
@@ -161,11 +168,14 @@ impl<C: Chain> Hub<C> {
         let hash = block.hash();
         if self.chain.find(&hash).is_none() {
             // Sent without being asked for: its header is as good an announcement as any, if the block is the header's.
-            let is_placed = self.chain.find(&block.header().previous).is_some();
-            if is_placed && !self.is_of_its_header(id, &block) {
+            // Who cannot show work for it has not earned that its transactions are hashed: the header alone is refused.
+            let header = block.header();
+            let is_placed = self.chain.find(&header.previous).is_some();
+            let has_work = check_proof_of_work(&hash, header.bits, &self.params).is_ok();
+            if is_placed && has_work && !self.is_of_its_header(id, &block) {
                 return;
             }
-            self.take_headers(id, vec![block.header()]);
+            self.take_headers(id, vec![header]);
             self.follow_headers();
             self.extend_window();
         }
@@ -180,10 +190,7 @@ impl<C: Chain> Hub<C> {
                 log::debug!(target: "validation", "Block mutated: {}, {}", error.reject_reason(), error.detail());
                 self.misbehaved(id, "mutated block");
             }
-            Err(error) => {
-                let (length, words) = (block.bytes().len(), error.core_words());
-                log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
-            }
+            Err(error) => log_unreadable(block.bytes().len(), error),
         }
         false
     }

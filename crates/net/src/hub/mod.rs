@@ -86,7 +86,7 @@ pub struct Hub<C> {
     /// Who sent the blocks that are being judged, oldest first, and whether they were put together here.
     judging: HashMap<BlockHash, (PeerId, bool)>,
     judging_order: VecDeque<BlockHash>,
-    /// Blocks a user asked for, and of whom.
+    /// Blocks outside the window that are on their way, of branches and for users: of whom, and since when.
     fetching: HashMap<BlockHash, (PeerId, Moment)>,
     /// Those who announce compact blocks to us, the last chosen last.
     announcers: Vec<PeerId>,

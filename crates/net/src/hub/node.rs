@@ -11,6 +11,7 @@ use consensus::block::CheckedBlock;
 use consensus::{BlockError, Work};
 use primitives::{BlockHash, Header};
 
+use super::blocks::log_unreadable;
 use super::{Chain, FilterHead, HeadersRefusal, Judgement, Place};
 use crate::peer::PeerId;
 use crate::sync::Room;
@@ -182,7 +183,7 @@ impl Chain for NodeChain {
 
     fn take_checked(&mut self, _: PeerId, block: CheckedBlock) -> bool {
         let answer = self.answer(*block.hash(), block.block().bytes().len());
-        self.handle.submit_checked(block, WorkProof::Proven, answer).is_ok()
+        self.handle.submit_checked(block, WorkProof::Proven, answer)
     }
 }
 
@@ -192,8 +193,7 @@ impl NodeChain {
         let (judgements, handle) = (self.judgements.clone(), self.handle.clone());
         move |acceptance: Acceptance| {
             if let Acceptance::Malformed { error } = &acceptance {
-                let words = error.core_words();
-                log::debug!(target: "net", "ProcessMessages(block, {length} bytes): Exception '{words}' caught");
+                log_unreadable(length, *error);
             }
             let judgement = judgement_at_door(&acceptance).unwrap_or((hash, Judgement::Malformed));
             let _ = judgements.send(judgement);

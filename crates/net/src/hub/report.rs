@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::peer::PeerId;
 use crate::wire::{Command, Services};
 
-/// Blocks asked for by hand that have not come; one more takes the place of another.
+/// Blocks outside the window that have not come; one more takes the place of another.
 const FETCHING_MAX: usize = 64;
 /// How long such a block may be on its way before another peer is asked for it.
 const FETCH_TIME_MAX: Duration = Duration::from_secs(60);
@@ -111,8 +111,7 @@ impl<C: Chain> Hub<C> {
     /// Asks one peer for a block whose header is known, whether it is of the best chain or not.
     pub fn fetch_block(&mut self, id: PeerId, hash: BlockHash) -> Result<(), FetchRefusal> {
         let talk = self.talks.get(&id).ok_or(FetchRefusal::NoPeer)?;
-        let version = talk.peer.features().version.as_ref();
-        if !version.is_some_and(|version| version.services.has(Services::WITNESS)) {
+        if !self.services_of(id).has(Services::WITNESS) {
             return Err(FetchRefusal::NoWitness);
         }
         if self.is_fetched_from(&hash, id) {

@@ -12,7 +12,7 @@ use stdx::random::Random;
 use super::Judgement;
 use super::{Hub, UploadBudget};
 use crate::moment::Moment;
-use crate::peer::{ConnectionKind, Local, Peer, PeerId, Permissions, Setup};
+use crate::peer::{ConnectionKind, End, Local, Peer, PeerId, Permissions, Setup};
 use crate::relay::judge;
 use crate::sync::Limits;
 use crate::trials::network_tests::{COIN_SAT, Chains, Vice, coin, mine, params, pay, pool};
@@ -698,6 +698,27 @@ fn a_block_that_nobody_asked_for_brings_its_header_only_where_it_is_the_header_s
     assert!(!say(&mut stage, other, &mutated) && !stage.is_here(other) && stage.is_here(trusted));
     assert!(say(&mut stage, trusted, &good));
     assert_eq!(crate::hub::Chain::tip(stage.hub.chain()).hash, header.hash());
+}
+
+#[test]
+fn what_is_wrong_with_an_unasked_block_is_its_work_before_its_transactions() {
+    let check = |has_work: bool, why: &'static str| {
+        let mut stage = Stage::new(29);
+        let who = stage.join(ConnectionKind::Inbound);
+        let genesis = crate::hub::Chain::tip(stage.hub.chain());
+        let (mut header, good) = mine(&genesis, [1, 2, 3, 4], &[]);
+        let (_, another) = mine(&genesis, [4, 3, 2, 1], &[]);
+        while consensus::header::check_proof_of_work(&header.hash(), header.bits, &params()).is_ok() != has_work {
+            header.nonce += 1;
+        }
+        let mutated = [&header.encode()[..], &another[80..]].concat();
+        assert_eq!(good[..80] == mutated[..80], has_work);
+        stage.say(who, &Message::Block(BlockBytes::new(mutated).unwrap()));
+        let ends: Vec<End> = stage.hub.take_gone().into_iter().map(|gone| gone.end).collect();
+        assert_eq!(ends, [End::Misbehaviour(why)]);
+    };
+    check(true, "mutated block");
+    check(false, "header with invalid proof of work");
 }
 
 #[test]

@@ -153,11 +153,12 @@ impl<C: Chain> Hub<C> {
 
     /// A peer asks for the whole mempool.
     pub(super) fn take_mempool_question(&mut self, id: PeerId) {
-        let refusal = match () {
-            () if self.has_permission(id, Permissions::MEMPOOL) => None,
-            () if !self.local.tells_mempool => Some("it asks for the mempool, which is not offered"),
-            () if self.upload.is_spent(self.now) => Some("mempool request with bandwidth limit reached"),
-            () => None,
+        let refusal = if self.has_permission(id, Permissions::MEMPOOL) {
+            None
+        } else if !self.local.tells_mempool {
+            Some("it asks for the mempool, which is not offered")
+        } else {
+            self.upload.is_spent(self.now).then_some("mempool request with bandwidth limit reached")
         };
         if let Some(why) = refusal {
             if !self.has_permission(id, Permissions::NO_BAN) {

@@ -135,8 +135,10 @@ impl<C: Chain> Hub<C> {
 
     /// Asks a peer for what is to be asked of it now.
     pub(super) fn ask_for_txs(&mut self, id: PeerId) {
-        let Some(talk) = self.talks.get(&id).filter(|talk| talk.peer.is_ready()) else { return };
-        let services = talk.peer.features().version.as_ref().map_or(Services::NONE, |version| version.services);
+        if !self.talks.get(&id).is_some_and(|talk| talk.peer.is_ready()) {
+            return;
+        }
+        let services = self.services_of(id);
         let Txs { pool, download, queue, .. } = &mut self.txs;
         let names = download.ask(id, &**pool, |name| queue.has(name), self.now.monotonic);
         let wanted = |name: &TxName| match name {

@@ -9,6 +9,7 @@ use std::io::Write as _;
 
 use primitives::{OutPoint, ScriptHash, Txid};
 
+use super::Env;
 use super::answer;
 use super::error::{Error, Fault};
 use super::limits::STALE_RETRIES_MAX;
@@ -205,13 +206,11 @@ impl Machine {
         let height = self.computed(|machine| transactions::height_of(&machine.env, txid))?;
         let Some(told) = self.wishes.txs.get_mut(txid) else { return Ok(()) };
         if told.replace(height) != Some(height) {
-            self.tell_tip_first(out)?;
-            answer::open_notification(self.two, "blockchain.transaction.subscribe", out);
-            answer::hash_string(&txid.0, out);
-            out.push(b',');
-            transactions::write_height(height, out);
-            out.extend_from_slice(b"]}\n");
-            self.env.metrics.notifications.add(1);
+            self.notify("blockchain.transaction.subscribe", out, |out| {
+                answer::hash_string(&txid.0, out);
+                out.push(b',');
+                transactions::write_height(height, out);
+            })?;
         }
         Ok(())
     }
@@ -220,14 +219,22 @@ impl Machine {
         let status = self.computed(|machine| outpoints::status_of(&machine.env, outpoint))?;
         let Some(told) = self.wishes.outpoints.get_mut(outpoint) else { return Ok(()) };
         if told.replace(status) != Some(status) {
-            self.tell_tip_first(out)?;
-            answer::open_notification(self.two, "blockchain.outpoint.subscribe", out);
-            answer::hash_string(&outpoint.txid.0, out);
-            write!(out, ",{},", outpoint.vout).expect("writing to memory");
-            status.write(out);
-            out.extend_from_slice(b"]}\n");
-            self.env.metrics.notifications.add(1);
+            self.notify("blockchain.outpoint.subscribe", out, |out| {
+                answer::hash_string(&outpoint.txid.0, out);
+                write!(out, ",{},", outpoint.vout).expect("writing to memory");
+                status.write(out);
+            })?;
         }
+        Ok(())
+    }
+
+    /// Writes a notification of something that a block may have brought about.
+    fn notify(&mut self, method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) -> Result<(), EndReason> {
+        self.tell_tip_first(out)?;
+        answer::open_notification(self.two, method, out);
+        params(out);
+        out.extend_from_slice(b"]}\n");
+        self.env.metrics.notifications.add(1);
         Ok(())
     }
 
@@ -253,6 +260,21 @@ impl Machine {
             Topic::Outpoint(outpoint) => drop(self.wishes.outpoints.insert(*outpoint, None)),
         }
         Ok(true)
+    }
+
+    /// Begins to hear of a topic and reads how it stands: it is known to the table before, so that no change falls between the
+    /// two. What cannot be read is not subscribed to.
+    pub(crate) fn wish_and_read<T>(
+        &mut self,
+        topic: &Topic,
+        read: impl FnOnce(&Env) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let is_new = self.wish(topic)?;
+        read(&self.env).inspect_err(|_| {
+            if is_new {
+                self.forget(topic);
+            }
+        })
     }
 
     /// Ends a subscription; false where there was none.

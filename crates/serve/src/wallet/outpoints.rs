@@ -87,13 +87,7 @@ fn asked(machine: &Machine, arguments: &Arguments<'_>) -> Result<OutPoint, Fault
 
 pub(super) fn subscribe(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     let outpoint = asked(machine, arguments)?;
-    // Known to the table before its status is read, so that no change falls between the two.
-    let new = machine.wish(&Topic::Outpoint(outpoint))?;
-    let status = status_of(&machine.env, &outpoint).inspect_err(|_| {
-        if new {
-            machine.forget(&Topic::Outpoint(outpoint));
-        }
-    })?;
+    let status = machine.wish_and_read(&Topic::Outpoint(outpoint), |env| status_of(env, &outpoint))?;
     machine.wishes.outpoints.insert(outpoint, Some(status));
     status.write(out);
     Ok(Reply::Written)

@@ -151,13 +151,7 @@ pub(super) fn get_confirmed_blockhash(
 pub(super) fn subscribe(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     let txid = arguments.txid(0)?;
     require_ready(machine)?;
-    // Known to the table before its height is read, so that no change falls between the two.
-    let new = machine.wish(&Topic::Tx(txid))?;
-    let height = height_of(&machine.env, &txid).inspect_err(|_| {
-        if new {
-            machine.forget(&Topic::Tx(txid));
-        }
-    })?;
+    let height = machine.wish_and_read(&Topic::Tx(txid), |env| height_of(env, &txid))?;
     machine.wishes.txs.insert(txid, Some(height));
     write_height(height, out);
     Ok(Reply::Written)

@@ -68,6 +68,8 @@ pub enum Bench {
     FullMempool(FullMempoolOptions),
     /// A new block of known transactions, from the peer that has it to the one that has not, beside bitcoind
     Relay(RelayOptions),
+    /// Two reports of the same bench, measure by measure
+    Compare(CompareOptions),
 }
 
 /// Where the chain of a bench comes from.
@@ -366,6 +368,17 @@ pub struct RelayOptions {
     /// Write the report, raw runs included, to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// `assay bench compare`.
+#[derive(Args, Debug)]
+pub struct CompareOptions {
+    /// The report that the other is held against, as JSON
+    #[arg(value_name = "A.json")]
+    pub first: PathBuf,
+    /// The other report
+    #[arg(value_name = "B.json")]
+    pub second: PathBuf,
 }
 
 /// Reads the words after `assay bench`.

@@ -19,10 +19,12 @@ mod measure;
 mod memory;
 mod network;
 mod nodes;
+mod noise;
 mod report;
 mod restart;
 mod sample;
 mod signatures;
+mod statistics;
 mod unconfirmed;
 
 pub use report::count;
@@ -140,5 +142,6 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Mempool(options) => unconfirmed::acceptance::bench(&options),
         Bench::FullMempool(options) => unconfirmed::fill::bench(&options),
         Bench::Relay(options) => network::relay::bench(&options),
+        Bench::Compare(options) => report::compare::bench(&options),
     }
 }

@@ -1,7 +1,7 @@
-//! Tables for people, JSON for programs.
+//! Tables on a terminal, figures as people read them, JSON for programs.
 //!
-//! In:     rows of texts; a JSON value.
-//! Out:    aligned columns on standard output; a file.
+//! In:     rows of texts; numbers; a JSON value.
+//! Out:    aligned columns; texts with units; a file.
 //! Fails:  with the file's path.
 
 use std::fs;
@@ -45,19 +45,6 @@ impl Table {
     }
 }
 
-/// Middle value; of an even count the mean of the two in the middle.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
-}
-
-/// Least value.
-pub fn least(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
 /// Bytes with three digits and a decimal unit.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
@@ -84,6 +71,24 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// A number with the three digits that count, thousands apart.
+pub fn figure(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        0.0 => "0".to_owned(),
+        large if large >= 99.95 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", count(size.round() as u64))
+        }
+        small if small < 0.000_999_5 => format!("{value:.1e}"),
+        _ => {
+            let digits = (2 - size.log10().floor() as i32).clamp(1, 5) as usize;
+            let text = format!("{value:.digits$}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
 /// Writes the report where one was asked for.
 pub fn write_json(path: Option<&Path>, report: &Value) -> Result<(), BenchError> {
     let Some(path) = path else { return Ok(()) };
@@ -97,9 +102,21 @@ mod tests {
 
     #[test]
     fn figures_are_shown_as_people_read_them() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0]), 2.5);
-        assert_eq!(least(&[3.0, 1.5, 2.0]), 1.5);
+        for (value, want) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-1.256, "-1.26"),
+            (12.34, "12.3"),
+            (99.94, "99.9"),
+            (99.96, "100"),
+            (1_234.5, "1,235"),
+            (-1_000_000.0, "-1,000,000"),
+            (0.012_345, "0.0123"),
+            (0.001, "0.001"),
+            (0.000_12, "1.2e-4"),
+        ] {
+            assert_eq!(figure(value), want);
+        }
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_000), "1.0 kB");
         assert_eq!(bytes(999_949), "1.0 MB");

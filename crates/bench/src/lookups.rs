@@ -85,7 +85,7 @@ pub fn bench(options: &LookupsOptions) -> Result<(), BenchError> {
         return Err(BenchError::Usage("--questions: at least 1".to_owned()));
     }
     let machine = machine::describe();
-    let special = SCRIPTS.map(|(entries, unspent)| SpecialScript { kind: Kind::P2wpkh, entries, unspent });
+    let special = SCRIPTS.map(|(entries, unspent)| SpecialScript::new(Kind::P2wpkh, entries, unspent));
     let (blocks, scripts) = Blocks::forge(&options.scratch, options.forge_inputs, special.to_vec())?;
     let scratch = Scratch::new(&options.scratch, "lookups")?;
     let settings = ours::Settings {

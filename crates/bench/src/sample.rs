@@ -83,7 +83,7 @@ impl Blocks {
         let report = sim::forge::forge_to(&SystemDisk::default(), folder.path(), &options, &pool, &mut |_| {})?;
         Ok((
             Blocks { folder: folder.path().to_owned(), height: Some(report.height.into()), _forged: Some(folder) },
-            report.special,
+            report.special.into_iter().map(|history| history.script).collect(),
         ))
     }
 

@@ -42,7 +42,7 @@ struct Sample {
 
 fn sample() -> Sample {
     let pool = Arc::new(Pool::new("test", 2));
-    let special = SCRIPTS.map(|(entries, unspent)| SpecialScript { kind: Kind::P2wpkh, entries, unspent }).to_vec();
+    let special = SCRIPTS.map(|(entries, unspent)| SpecialScript::new(Kind::P2wpkh, entries, unspent)).to_vec();
     let options = ForgeOptions { blocks: 130, inputs: 2_000, special, ..ForgeOptions::default() };
     let mut forge = Forge::new(&options, &pool).unwrap();
     let forged: Vec<Vec<u8>> = std::iter::from_fn(|| forge.next_block(&pool)).map(|block| block.bytes).collect();
@@ -79,7 +79,7 @@ fn sample() -> Sample {
     let view = chain.handle().view();
     assert_eq!(view.tip().height as usize, forged.len());
     assert!(view.snapshot().segment_count() > 3);
-    let scripts = forge.report().special.clone();
+    let scripts = forge.report().special.iter().map(|history| history.script.clone()).collect::<Vec<_>>();
     let blocks = std::iter::once(params.genesis_block()).chain(forged).map(|bytes| Block::parse(bytes).unwrap());
     Sample { view, blocks: blocks.collect(), scripts, _chain: chain, _folder: folder }
 }

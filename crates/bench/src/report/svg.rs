@@ -23,8 +23,8 @@ const BOTTOM: f64 = 50.0;
 /// Title and the first line of the legend.
 const TOP: f64 = 30.0;
 const LEGEND_LINE: f64 = 18.0;
-/// About the width of a letter of 12 pixels.
-const LETTER: f64 = 6.6;
+/// About the width of a letter of 13 pixels.
+const LETTER: f64 = 7.2;
 const BAR: f64 = 16.0;
 /// Colours there are.
 const COLOURS: usize = 8;
@@ -106,7 +106,7 @@ fn legend(chart: &Chart, looks: &[usize]) -> (String, f64) {
     }
     let (mut out, mut x, mut line) = (String::new(), LEFT, 1.0);
     for (series, look) in chart.series.iter().zip(looks) {
-        let width = 34.0 + LETTER * series.name.chars().count() as f64;
+        let width = 42.0 + LETTER * series.name.chars().count() as f64;
         if x + width > WIDTH - RIGHT && x > LEFT {
             (x, line) = (LEFT, line + 1.0);
         }

@@ -67,6 +67,12 @@ pub struct ForgeWish {
     pub xor: bool,
     /// Blocks put into random order together.
     pub shuffle_blocks: u32,
+    /// Scripts with histories of every size.
+    pub scripts: u32,
+    /// The longest of them.
+    pub entries_max: u32,
+    /// Used addresses of a wallet.
+    pub wallet: u32,
 }
 
 /// How `assay status` answers.
@@ -209,6 +215,9 @@ fn forge_wish(matches: &ArgMatches) -> ForgeWish {
         seed: number(matches, "seed"),
         xor: matches.get_flag("xor"),
         shuffle_blocks: number(matches, "shuffle_blocks"),
+        scripts: number(matches, "scripts"),
+        entries_max: number(matches, "entries_max"),
+        wallet: number(matches, "wallet"),
     }
 }
 
@@ -326,7 +335,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-fn forge_arguments() -> [Arg; 6] {
+fn forge_arguments() -> [Arg; 9] {
     let number = |name: &'static str, long: &'static str, default: &'static str, help: &'static str| {
         Arg::new(name).long(long).value_name("NUMBER").default_value(default).help(help).help_heading("Sample chain")
     };
@@ -343,6 +352,17 @@ fn forge_arguments() -> [Arg; 6] {
         switch("xor", "XOR the files with a key, as Bitcoin Core does since version 28").help_heading("Sample chain"),
         number("shuffle_blocks", "shuffle-blocks", "1", "Blocks put into random order together; 1 keeps the order")
             .value_parser(clap::value_parser!(u32).range(1..=1_000_000)),
+        number(
+            "scripts",
+            "scripts",
+            "0",
+            "Scripts with histories of every size and unspent outputs of their own, listed in scripts.txt",
+        )
+        .value_parser(clap::value_parser!(u32).range(0..=10_000)),
+        number("entries_max", "entries-max", "1000", "Transactions of the longest of these histories")
+            .value_parser(clap::value_parser!(u32).range(1..=1_000_000)),
+        number("wallet", "wallet", "0", "Used addresses of a wallet, listed in wallet.txt")
+            .value_parser(clap::value_parser!(u32).range(0..=10_000)),
     ]
 }
 

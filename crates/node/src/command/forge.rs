@@ -1,14 +1,14 @@
 //! `assay forge`: writes a regtest chain with every standard script type as Bitcoin Core's block files.
 //!
 //! In:     a folder, and which chain to forge.
-//! Out:    `blk*.dat` files in the folder, and a line that says what is in them.
+//! Out:    `blk*.dat` files in the folder, lists of the scripts asked for, and a line that says what is in them.
 //! Fails:  when the folder has block files already, or the disk fails.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use sim::forge::{ForgeError, ForgeOptions, Mix, Report, forge_to};
+use sim::forge::{ForgeError, ForgeOptions, Mix, Report, forge_to, wallet};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
@@ -44,6 +44,11 @@ pub fn forge_chain(folder: &Path, wish: &ForgeWish, pool: &Pool) -> Result<Repor
         mix,
         xor_key: wish.xor.then_some(XOR_KEY),
         shuffle_blocks: wish.shuffle_blocks as usize,
+        special: [
+            wallet::histories(wish.seed, wish.scripts, wish.entries_max),
+            wallet::wallet(wish.seed, 1, wish.wallet, wish.blocks),
+        ]
+        .concat(),
         ..ForgeOptions::default()
     };
     let live = log::is_live();

@@ -1,19 +1,21 @@
 //! Writing a forged chain as Bitcoin Core's block files.
 //!
 //! In:     options, a disk, a folder.
-//! Out:    `blk00000.dat` and on: records of magic, length, block; `xor.dat` where a key is set.
+//! Out:    `blk00000.dat` and on: records of magic, length, block; `xor.dat` where a key is set; `scripts.json`, `scripts.txt`, `wallet.txt`
+//!         where there are scripts with an exact history ([`lists`]).
 //! Fails:  with the disk's error.
 //! Source: Core's `BlockManager::WriteBlock` and `XorBlockFile` (byte `i` of a file under byte `i % 8` of the key).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use primitives::{Network, Params};
+use primitives::{Network, Params, address};
 use stdx::disk::{Disk, DiskFile, Open};
+use stdx::hex;
 use stdx::pool::Pool;
 use stdx::random::Random;
 
-use super::{Forge, ForgeError, ForgeOptions, Report, stream};
+use super::{Forge, ForgeError, ForgeOptions, Report, ScriptHistory, stream};
 
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 4 << 20;
@@ -146,5 +148,96 @@ pub fn forge_to(
     }
     let mut report = forge.report().clone();
     report.files = writer.finish()?;
+    for (name, text) in lists(options, &report) {
+        let file = disk.open(&folder.join(name), Open::Truncate)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync()?;
+    }
     Ok(report)
+}
+
+/// Name and text of the lists of scripts with an exact history; none where there are none: `scripts.json` with all of them;
+/// `scripts.txt` with those of no wallet, and `wallet.txt` (the second wallet's is `wallet-2.txt`), a line each: script,
+/// entries, unspent, first height, last height.
+pub fn lists(options: &ForgeOptions, report: &Report) -> Vec<(String, String)> {
+    if report.special.is_empty() {
+        return Vec::new();
+    }
+    let mut files = vec![("scripts.json".to_owned(), as_json(options, report))];
+    let wallets = report.special.iter().map(|history| history.wallet).max().unwrap_or(0);
+    for wallet in 0..=wallets {
+        let members: Vec<&ScriptHistory> = report.special.iter().filter(|history| history.wallet == wallet).collect();
+        let name = match wallet {
+            0 => "scripts.txt".to_owned(),
+            1 => "wallet.txt".to_owned(),
+            more => format!("wallet-{more}.txt"),
+        };
+        if !members.is_empty() {
+            files.push((name, as_lines(&members)));
+        }
+    }
+    files
+}
+
+fn as_lines(members: &[&ScriptHistory]) -> String {
+    let mut text = String::from("# script entries unspent first_height last_height\n");
+    for history in members {
+        let ScriptHistory { script, entries, unspent, first_height, last_height, .. } = history;
+        text.push_str(&format!("{} {entries} {unspent} {first_height} {last_height}\n", hex::encode(script)));
+    }
+    text
+}
+
+/// Only numbers, hexadecimal digits and our own words: nothing in it needs escaping.
+fn as_json(options: &ForgeOptions, report: &Report) -> String {
+    let params = Params::of(Network::Regtest);
+    let row = |history: &ScriptHistory| {
+        let ScriptHistory { script, kind, wallet, entries, unspent, first_height, last_height } = history;
+        let address = address::of_script(script, &params).map_or("null".to_owned(), |text| format!("\"{text}\""));
+        format!(
+            "  {{\"script\": \"{}\", \"address\": {address}, \"kind\": \"{kind:?}\", \"wallet\": {wallet}, \
+             \"entries\": {entries}, \"unspent\": {unspent}, \"first_height\": {first_height}, \"last_height\": {last_height}}}",
+            hex::encode(script)
+        )
+    };
+    let rows: Vec<String> = report.special.iter().map(row).collect();
+    format!(
+        "{{\n \"chain\": \"regtest\", \"seed\": {}, \"mix\": \"{}\", \"height\": {}, \"tip\": \"{}\",\n \"scripts\": [\n{}\n ]\n}}\n",
+        options.seed,
+        options.mix.name(),
+        report.height,
+        report.tip,
+        rows.join(",\n")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forge::Kind;
+
+    #[test]
+    fn lists_say_what_became_of_each_script() {
+        let history = |wallet, byte: u8| ScriptHistory {
+            script: [&[0, 20][..], &[byte; 20]].concat(),
+            kind: Kind::P2wpkh,
+            wallet,
+            entries: 3,
+            unspent: 1,
+            first_height: 101,
+            last_height: 110,
+        };
+        let options = ForgeOptions::default();
+        let mut report = Report::default();
+        assert!(lists(&options, &report).is_empty());
+        report.special = vec![history(0, 1), history(1, 2), history(2, 3)];
+        let files = lists(&options, &report);
+        let names: Vec<&str> = files.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["scripts.json", "scripts.txt", "wallet.txt", "wallet-2.txt"]);
+        let line = format!("0014{} 3 1 101 110", "02".repeat(20));
+        assert_eq!(files[2].1, format!("# script entries unspent first_height last_height\n{line}\n"));
+        let json = &files[0].1;
+        assert_eq!(json.matches("\"kind\": \"P2wpkh\", \"wallet\": 2, \"entries\": 3").count(), 1, "{json}");
+        assert_eq!(json.matches("\"address\": \"bcrt1q").count(), 3, "{json}");
+    }
 }

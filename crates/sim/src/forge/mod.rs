@@ -20,6 +20,7 @@ pub mod plan;
 pub mod planned;
 pub mod sighash;
 pub mod sign;
+pub mod wallet;
 
 mod pay;
 mod special;
@@ -49,6 +50,36 @@ pub struct SpecialScript {
     pub entries: u32,
     /// Unspent outputs at the end.
     pub unspent: u32,
+    /// First and last height of its transactions, about; none: the whole chain.
+    pub heights: Option<(u32, u32)>,
+    /// Scripts of the same wallet are touched together now and then; 0 for none.
+    pub wallet: u32,
+}
+
+impl SpecialScript {
+    /// On its own, over the whole chain.
+    pub fn new(kind: Kind, entries: u32, unspent: u32) -> SpecialScript {
+        SpecialScript { kind, entries, unspent, heights: None, wallet: 0 }
+    }
+}
+
+/// What became of a [`SpecialScript`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptHistory {
+    /// The output script.
+    pub script: Vec<u8>,
+    /// Its type.
+    pub kind: Kind,
+    /// See [`SpecialScript::wallet`].
+    pub wallet: u32,
+    /// Transactions that touch it.
+    pub entries: u32,
+    /// Its unspent outputs.
+    pub unspent: u32,
+    /// Height of the first transaction that touches it; 0 for none.
+    pub first_height: u32,
+    /// Height of the last one.
+    pub last_height: u32,
 }
 
 /// What to forge.
@@ -77,7 +108,9 @@ pub struct ForgeOptions {
 /// Least height of a forged chain: the first coinbase is spent in its last two blocks.
 pub const BLOCKS_MIN: u32 = 103;
 /// Most scripts with an exact history.
-pub const SPECIAL_MAX: usize = 64;
+pub const SPECIAL_MAX: usize = 20_000;
+/// Keys that only such scripts have, at least: with as many scripts or fewer, the other outputs are the same.
+pub const KEYS_RESERVED: usize = 64;
 /// Most entries of special scripts that one block has room for, with some to spare.
 pub const SPECIAL_PER_BLOCK_MAX: u64 = 2_000;
 /// Bitcoin Core's `MAX_BLOCKFILE_SIZE`.
@@ -148,8 +181,8 @@ pub struct Report {
     pub made: [u64; Kind::ALL.len()],
     /// Outputs spent, likewise.
     pub spent: [u64; Kind::ALL.len()],
-    /// Output scripts of [`ForgeOptions::special`], in order.
-    pub special: Vec<Vec<u8>>,
+    /// What became of [`ForgeOptions::special`], in order.
+    pub special: Vec<ScriptHistory>,
 }
 
 /// A block, and where it belongs.
@@ -189,10 +222,12 @@ impl Forge {
         check_options(options)?;
         // A quarter as many keys as inputs: each is used by several script types, and scripts are used again.
         let keys = (options.inputs / 4).next_power_of_two().clamp(1 << 10, 1 << 18) as u32;
+        // And four times as many as special scripts, which have a key each.
+        let keys = keys.max(4 * options.special.len().next_power_of_two() as u32);
         let keys = Arc::new(Keyring::new(options.seed, keys, pool));
         let params = Arc::new(Params::of(Network::Regtest));
         let planner = Planner::new(options, &params, keys.count());
-        let special = planner.special_locks().map(|lock| lock.script(&keys)).collect();
+        let special = planner.special_histories(&keys);
         let report = Report { tip: params.genesis_hash, special, ..Report::default() };
         Ok(Forge { params, keys, planner, report })
     }
@@ -334,7 +369,7 @@ fn check_options(options: &ForgeOptions) -> Result<(), ForgeError> {
         return fail(format!("{entries} entries of special scripts have no room in {} blocks", options.blocks));
     }
     for special in &options.special {
-        let SpecialScript { kind, entries, unspent } = *special;
+        let SpecialScript { kind, entries, unspent, .. } = *special;
         if !kind.is_spendable_at_once() {
             return fail(format!("special script of type {kind:?}: only types that are spendable at once"));
         }
@@ -343,6 +378,10 @@ fn check_options(options: &ForgeOptions) -> Result<(), ForgeError> {
         }
         if unspent > entries || (unspent == 0 && entries == 1) {
             return fail(format!("special script: {entries} entries cannot leave {unspent} unspent"));
+        }
+        if special.heights.is_some_and(|(from, to)| from > to || from > options.blocks) {
+            let (from, to) = special.heights.unwrap_or_default();
+            return fail(format!("special script: no heights from {from} to {to} in {} blocks", options.blocks));
         }
     }
     Ok(())

@@ -44,7 +44,7 @@ impl Planner {
         }
     }
 
-    pub(super) fn add_outputs(&mut self, open: &mut Open, era: &Era, budget: u64, special: Option<Lock>, index: u32) {
+    pub(super) fn add_outputs(&mut self, open: &mut Open, era: &Era, budget: u64, special: &[Lock], index: u32) {
         let few = self.available() < 3 * budget;
         let mut count = sample(&mut self.random, era.outputs_per_100_txs, OUTPUTS_MAX);
         if few {
@@ -54,7 +54,7 @@ impl Planner {
         // At most a twentieth goes to the miner, else 1 to 20 satoshi a virtual byte.
         let estimate = open.weight / 4 + 40 * count;
         let mut left = open.total_sat - (estimate * (1 + self.random.below(20))).min(open.total_sat / 20);
-        if let Some(lock) = special {
+        for &lock in special {
             let value = (10_000 + self.random.below(10_000)).min(left);
             left -= value;
             open.tx.outputs.push(PlannedOutput::Pay(lock, value));
@@ -94,8 +94,8 @@ impl Planner {
 
     /// Puts a new coin where it waits to be spent.
     fn keep(&mut self, coin: PlannedCoin) {
-        if let Some(special) = self.special.iter_mut().find(|special| special.lock == coin.lock) {
-            return special.coins.push(coin);
+        if let Some(&place) = self.special_places.get(&coin.lock) {
+            return self.special[place].coins.push(coin);
         }
         match ready_height(&coin) {
             ready if ready > self.height => self.late.push((ready, coin)),

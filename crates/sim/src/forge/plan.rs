@@ -7,7 +7,7 @@
 //! Only whole numbers decide, so every machine decides alike. Coins lie in three pools, by age: of this block, recent,
 //! and old; most spends take recent ones (the tail of old ones is what makes a coin cache miss).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use primitives::{Params, Txid};
 use stdx::random::Random;
@@ -17,7 +17,7 @@ use super::mix::Mix;
 use super::planned::{BlockPlan, PlannedCoin, PlannedInput, PlannedTx, Source, ready_height};
 use super::sighash;
 use super::special::{Event, Special};
-use super::{ForgeOptions, Report, SPECIAL_MAX, stream};
+use super::{ForgeOptions, KEYS_RESERVED, Keyring, Report, ScriptHistory, stream};
 
 /// Blocks until a coinbase's outputs may be spent (Core: `COINBASE_MATURITY`).
 pub const MATURITY: u32 = 100;
@@ -29,6 +29,8 @@ const WEIGHT_FULL: u64 = 3_700_000;
 const SIGOP_COST_FULL: u64 = 70_000;
 /// Longest row of parents within one block; each needs a wave of signing.
 const DEPTH_MAX: u32 = 6;
+/// Most scripts of one wallet that a transaction touches.
+const TOGETHER_MAX: usize = 4;
 /// Recent coins kept apart from old ones: this many times the inputs of a block.
 const RECENT_BLOCKS: u64 = 12;
 /// Seconds between forged blocks, before jitter.
@@ -67,6 +69,8 @@ pub struct Planner {
     waiting: BTreeMap<u32, Vec<PlannedCoin>>,
     pub(super) late: Vec<(u32, PlannedCoin)>,
     pub(super) special: Vec<Special>,
+    /// Their places, by lock.
+    pub(super) special_places: HashMap<Lock, usize>,
     coinbase: Vec<(Lock, u64)>,
     pub(super) fees_sat: u64,
     depths: Vec<u32>,
@@ -81,7 +85,9 @@ impl Planner {
     /// Stands at the genesis block.
     pub fn new(options: &ForgeOptions, params: &Params, keys: u32) -> Planner {
         // From the end of the keys, where nothing else draws.
-        let special = options.special.iter().zip(1u32..).map(|(wanted, number)| Special::new(wanted, keys - number));
+        let special = options.special.iter().zip(1u32..);
+        let special: Vec<Special> =
+            special.map(|(wanted, number)| Special::new(wanted, keys - number, options.blocks)).collect();
         Planner {
             random: stream(options.seed, 0x706c_616e),
             mix: options.mix,
@@ -93,14 +99,15 @@ impl Planner {
             genesis_time_s: params.genesis.time_s,
             halving_interval: params.subsidy_halving_interval,
             times: VecDeque::from([params.genesis.time_s]),
-            keys: keys - SPECIAL_MAX as u32 - 2,
+            keys: keys - KEYS_RESERVED.max(special.len()) as u32 - 2,
             next_key: [0; Kind::ALL.len()],
             fresh: Vec::new(),
             recent: Vec::new(),
             old: Vec::new(),
             waiting: BTreeMap::new(),
             late: Vec::new(),
-            special: special.collect(),
+            special_places: special.iter().enumerate().map(|(place, special)| (special.lock, place)).collect(),
+            special,
             coinbase: Vec::new(),
             fees_sat: 0,
             depths: Vec::new(),
@@ -112,9 +119,18 @@ impl Planner {
         }
     }
 
-    /// Locks of the scripts with an exact history.
-    pub fn special_locks(&self) -> impl Iterator<Item = Lock> {
-        self.special.iter().map(|special| special.lock)
+    /// The scripts with an exact history, which nothing has touched yet.
+    pub fn special_histories(&self, keys: &Keyring) -> Vec<ScriptHistory> {
+        let history = |special: &Special| ScriptHistory {
+            script: special.lock.script(keys),
+            kind: special.lock.kind,
+            wallet: special.wallet,
+            entries: 0,
+            unspent: 0,
+            first_height: 0,
+            last_height: 0,
+        };
+        self.special.iter().map(history).collect()
     }
 
     /// True at the height asked for.
@@ -190,11 +206,12 @@ impl Planner {
                 break;
             }
             let with_event = over || self.random.chance(1, 2);
-            let event = if with_event { events.pop() } else { None };
-            let before = event.map(|event| self.special[event].left());
-            let Some(tx) = self.plan_tx(event, over, budget, txs.len() as u32) else { break };
+            let touched = if with_event { self.draw_together(&mut events) } else { Vec::new() };
+            let before: Vec<u32> = touched.iter().map(|&event| self.special[event].left()).collect();
+            let Some(tx) = self.plan_tx(&touched, over, budget, txs.len() as u32) else { break };
             // Too poor a transaction touches nothing: the entry is tried again.
-            events.extend(event.filter(|&event| before == Some(self.special[event].left())));
+            let tried = touched.into_iter().zip(before);
+            events.extend(tried.filter(|&(event, left)| left == self.special[event].left()).map(|(event, _)| event));
             spent += tx.inputs.len() as u64;
             self.depths.push(tx.depth);
             txs.push(tx);
@@ -205,16 +222,29 @@ impl Planner {
 
     /// Which special scripts are touched in this block, one entry a touch.
     fn draw_events(&mut self) -> Vec<usize> {
-        let blocks_left = self.blocks.saturating_sub(self.height) + 1;
         let mut events = Vec::new();
         for (index, special) in self.special.iter().enumerate() {
-            events.extend(std::iter::repeat_n(index, special.left().div_ceil(blocks_left) as usize));
+            events.extend(std::iter::repeat_n(index, special.due(self.height, &mut self.random) as usize));
         }
         self.random.shuffle(&mut events);
         events
     }
 
-    fn plan_tx(&mut self, event: Option<usize>, small: bool, budget: u64, index: u32) -> Option<PlannedTx> {
+    /// The scripts that the next transaction touches: one, or several of one wallet.
+    fn draw_together(&mut self, events: &mut Vec<usize>) -> Vec<usize> {
+        let mut together: Vec<usize> = events.pop().into_iter().collect();
+        while let (Some(&first), Some(&next)) = (together.first(), events.last()) {
+            let wallet = self.special[first].wallet;
+            let fits = wallet > 0 && self.special[next].wallet == wallet && !together.contains(&next);
+            if !fits || together.len() >= TOGETHER_MAX || !self.random.chance(2, 5) {
+                break;
+            }
+            together.extend(events.pop());
+        }
+        together
+    }
+
+    fn plan_tx(&mut self, events: &[usize], small: bool, budget: u64, index: u32) -> Option<PlannedTx> {
         let era = self.mix.era(self.inputs_done, self.inputs);
         let want = if small { 1 } else { sample(&mut self.random, era.inputs_per_100_txs, INPUTS_MAX) };
         let tx = PlannedTx { version: 1, lock_time: 0, depth: 0, inputs: Vec::new(), outputs: Vec::new() };
@@ -227,8 +257,12 @@ impl Planner {
         if open.tx.inputs.is_empty() {
             return None;
         }
-        let paid = event.and_then(|event| self.touch(&mut open, event));
-        self.add_outputs(&mut open, era, budget, paid, index);
+        let mut paid = Vec::new();
+        for &event in events {
+            let lock = self.touch(&mut open, event, paid.len() as u64);
+            paid.extend(lock);
+        }
+        self.add_outputs(&mut open, era, budget, &paid, index);
         self.finish(&mut open);
         self.weight += open.weight;
         self.sigop_cost += open.sigop_cost;
@@ -236,18 +270,14 @@ impl Planner {
     }
 
     /// Adds a special script's input where one is due; the output to add, where one is.
-    fn touch(&mut self, open: &mut Open, index: usize) -> Option<Lock> {
+    fn touch(&mut self, open: &mut Open, index: usize, paid: u64) -> Option<Lock> {
         let event = self.special[index].next(&mut self.random);
-        // An amount that leaves room for the special output and a fee; otherwise the entry waits for a later block.
-        if event == Event::Fund && open.total_sat < 40_000 {
+        // An amount that leaves room for the special outputs and a fee; otherwise the entry waits for a later block.
+        if event == Event::Fund && open.total_sat < 40_000 * (paid + 1) {
             return None;
         }
         let special = &mut self.special[index];
-        match event {
-            Event::Fund => special.funds_left -= 1,
-            Event::Spend => special.spends_left -= 1,
-            Event::Both => special.both_left -= 1,
-        }
+        special.count(event, self.height);
         let lock = special.lock;
         if event != Event::Fund {
             let at = self.random.below(special.coins.len() as u64) as usize;
@@ -374,6 +404,10 @@ impl Planner {
         report.txs += 1 + txids.len() as u64;
         (report.inputs, report.outputs) = (self.inputs_done, self.outputs_done);
         (report.made, report.spent) = (self.made, self.spent);
+        for (history, special) in report.special.iter_mut().zip(&self.special) {
+            (history.entries, history.unspent) = (special.entries(), special.coins.len() as u32);
+            (history.first_height, history.last_height) = special.touched;
+        }
     }
 }
 

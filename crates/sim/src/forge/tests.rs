@@ -43,10 +43,10 @@ fn every_script_type_is_made_and_spent() {
 #[test]
 fn a_special_script_has_exactly_its_history() {
     for (entries, unspent) in [(1, 1), (10, 10), (11, 0), (500, 10), (501, 10)] {
-        let special = vec![SpecialScript { kind: Kind::P2wpkh, entries, unspent }];
+        let special = vec![SpecialScript::new(Kind::P2wpkh, entries, unspent)];
         let options = ForgeOptions { blocks: 120, inputs: 800, special, ..ForgeOptions::default() };
         let (blocks, report) = chain(&options, 2);
-        let script = &report.special[0];
+        let script = &report.special[0].script;
         let mut coins = std::collections::HashSet::new();
         let mut touched = 0;
         for block in blocks {
@@ -78,10 +78,70 @@ fn options_out_of_range_are_refused() {
     check(ForgeOptions { odd_permille: 1001, ..good() }, "odd_permille");
     check(ForgeOptions { shuffle_blocks: 0, ..good() }, "shuffle_blocks");
     check(ForgeOptions { file_bytes_max: 4_000_007, ..good() }, "file_bytes_max");
-    let special = |kind, entries, unspent| vec![SpecialScript { kind, entries, unspent }];
+    let special = |kind, entries, unspent| vec![SpecialScript::new(kind, entries, unspent)];
     check(ForgeOptions { special: special(Kind::P2wpkh, 1, 2), ..good() }, "entries");
     check(ForgeOptions { special: special(Kind::P2wpkh, 1, 0), ..good() }, "entries");
     check(ForgeOptions { special: special(Kind::P2wshBlocksLock, 1, 1), ..good() }, "spendable at once");
     check(ForgeOptions { special: special(Kind::Anchor, 1, 1), ..good() }, "one script");
     check(ForgeOptions { special: special(Kind::P2wpkh, 2_000_000, 1), ..good() }, "room");
+    check(ForgeOptions { special: special(Kind::P2wpkh, 1, 1).repeat(SPECIAL_MAX + 1), ..good() }, "at most 20000");
+    let script = |heights| vec![SpecialScript { heights: Some(heights), ..SpecialScript::new(Kind::P2wpkh, 1, 1) }];
+    check(ForgeOptions { special: script((200, 199)), ..good() }, "no heights from 200 to 199");
+    check(ForgeOptions { special: script((301, 400)), ..good() }, "no heights from 301 to 400 in 300 blocks");
+}
+
+/// Entries, unspent outputs, first and last height of each script, counted in the blocks themselves.
+fn counted(blocks: &[ForgedBlock]) -> std::collections::HashMap<Vec<u8>, (u32, u32, u32, u32)> {
+    let mut coins = std::collections::HashMap::new();
+    let mut found = std::collections::HashMap::new();
+    for block in blocks {
+        for tx in Block::parse(&block.bytes[..]).unwrap().txs() {
+            let mut touched = std::collections::BTreeSet::new();
+            for input in tx.inputs() {
+                if let Some(script) = coins.remove(&input.outpoint()) {
+                    let entry: &mut (u32, u32, u32, u32) = found.get_mut(&script).unwrap();
+                    entry.1 -= 1;
+                    touched.insert(script);
+                }
+            }
+            for (vout, output) in tx.outputs().enumerate() {
+                coins.insert(primitives::OutPoint { txid: tx.txid(), vout: vout as u32 }, output.script.to_vec());
+                found.entry(output.script.to_vec()).or_insert((0, 0, block.height, 0)).1 += 1;
+                touched.insert(output.script.to_vec());
+            }
+            for script in touched {
+                let entry = found.get_mut(&script).unwrap();
+                (entry.0, entry.3) = (entry.0 + 1, block.height);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn wallets_and_histories_are_what_the_report_says() {
+    let blocks = 300;
+    let mut special = wallet::histories(1, 20, 1_000);
+    special.extend(wallet::wallet(1, 1, 300, blocks));
+    let options = ForgeOptions { blocks, inputs: 4_000, special: special.clone(), ..ForgeOptions::default() };
+    let (forged, report) = chain(&options, 2);
+    let found = counted(&forged);
+    let mut shared = 0;
+    for (wanted, got) in special.iter().zip(&report.special) {
+        let counted = found[&got.script];
+        assert_eq!((got.entries, got.unspent), (wanted.entries, wanted.unspent), "{got:?}");
+        assert_eq!(counted, (got.entries, got.unspent, got.first_height, got.last_height), "{got:?}");
+        let (from, to) = wanted.heights.unwrap_or((0, blocks));
+        assert!(got.first_height >= from && got.last_height <= to + 1, "{wanted:?} {got:?}");
+        shared += u32::from(got.last_height > to);
+    }
+    assert!(shared <= 15, "entries that came late, where transactions were too poor: {shared}");
+    let wallet: std::collections::HashSet<&[u8]> =
+        report.special.iter().filter(|history| history.wallet == 1).map(|history| &history.script[..]).collect();
+    let several = |tx: &primitives::Tx<'_>| tx.outputs().filter(|output| wallet.contains(output.script)).count() > 1;
+    let together: usize =
+        forged.iter().map(|block| Block::parse(&block.bytes[..]).unwrap().txs().filter(several).count()).sum();
+    assert!(together > 50, "transactions that pay several addresses of the wallet: {together}");
+    // Stands for every forged wallet, on every machine.
+    assert_eq!(report.tip.to_string(), "07e3adae7eea35091ff10ca5b2089c0333b22e9848e5aacbde5c7efba8219378");
 }

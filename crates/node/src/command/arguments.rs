@@ -67,6 +67,8 @@ pub struct ForgeWish {
     pub xor: bool,
     /// Blocks put into random order together.
     pub shuffle_blocks: u32,
+    /// Blocks signal, and nothing is spent before that counts.
+    pub signals: bool,
     /// Scripts with histories of every size.
     pub scripts: u32,
     /// The longest of them.
@@ -215,6 +217,7 @@ fn forge_wish(matches: &ArgMatches) -> ForgeWish {
         seed: number(matches, "seed"),
         xor: matches.get_flag("xor"),
         shuffle_blocks: number(matches, "shuffle_blocks"),
+        signals: matches.get_flag("signals"),
         scripts: number(matches, "scripts"),
         entries_max: number(matches, "entries_max"),
         wallet: number(matches, "wallet"),
@@ -335,7 +338,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-fn forge_arguments() -> [Arg; 9] {
+fn forge_arguments() -> [Arg; 10] {
     let number = |name: &'static str, long: &'static str, default: &'static str, help: &'static str| {
         Arg::new(name).long(long).value_name("NUMBER").default_value(default).help(help).help_heading("Sample chain")
     };
@@ -352,6 +355,11 @@ fn forge_arguments() -> [Arg; 9] {
         switch("xor", "XOR the files with a key, as Bitcoin Core does since version 28").help_heading("Sample chain"),
         number("shuffle_blocks", "shuffle-blocks", "1", "Blocks put into random order together; 1 keeps the order")
             .value_parser(clap::value_parser!(u32).range(1..=1_000_000)),
+        switch(
+            "signals",
+            "Signal CSV, segwit and taproot, and spend nothing before height 432, where they are active everywhere",
+        )
+        .help_heading("Sample chain"),
         number(
             "scripts",
             "scripts",

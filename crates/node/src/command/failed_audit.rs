@@ -101,7 +101,18 @@ fn a_failed_audit_stops_the_node_and_nothing_is_committed_after() {
     fs::create_dir_all(&blocks).unwrap();
     let config = config(&folder);
     fs::create_dir_all(&config.store_dir).unwrap();
-    let wish = ForgeWish { blocks: 160, inputs: 12_000, mix: "history".into(), seed: 5, xor: false, shuffle_blocks: 1 };
+    let wish = ForgeWish {
+        blocks: 160,
+        inputs: 12_000,
+        mix: "history".into(),
+        seed: 5,
+        xor: false,
+        shuffle_blocks: 1,
+        signals: false,
+        scripts: 0,
+        entries_max: 1,
+        wallet: 0,
+    };
     forge_chain(&blocks, &wish, &Pool::new("check", machine::processors())).unwrap();
     let file: PathBuf = blocks.join(sim::forge::files::file_name(0));
     let bytes = fs::read(&file).unwrap();

@@ -37,19 +37,19 @@ pub fn forge(out: &str, wish: &ForgeWish) -> Result<ExitCode, Failure> {
 /// Forges into a folder, showing how far it is where somebody looks.
 pub fn forge_chain(folder: &Path, wish: &ForgeWish, pool: &Pool) -> Result<Report, Failure> {
     let mix = Mix::ALL.into_iter().find(|mix| mix.name() == wish.mix).expect("the argument's choices are the mixes");
+    let plain = ForgeOptions { blocks: wish.blocks, signals: wish.signals, ..ForgeOptions::default() };
     let options = ForgeOptions {
         seed: wish.seed,
-        blocks: wish.blocks,
         inputs: wish.inputs,
         mix,
         xor_key: wish.xor.then_some(XOR_KEY),
         shuffle_blocks: wish.shuffle_blocks as usize,
         special: [
             wallet::histories(wish.seed, wish.scripts, wish.entries_max),
-            wallet::wallet(wish.seed, 1, wish.wallet, wish.blocks),
+            wallet::wallet(wish.seed, 1, wish.wallet, (plain.first_spends(), wish.blocks)),
         ]
         .concat(),
-        ..ForgeOptions::default()
+        ..plain
     };
     let live = log::is_live();
     let mut progress = |report: &Report| {

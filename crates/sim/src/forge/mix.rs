@@ -14,8 +14,10 @@ use super::lock::Kind;
 /// Which years' transactions are forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// All eras one after the other, each with its share.
+    /// All eras one after the other, each with its share; coins are spent at the same ages in all of them.
     History,
+    /// The same, and coins are spent at each era's own ages.
+    Mainnet,
     /// Only the years before segregated witness.
     Legacy,
     /// Only the years since 2021.
@@ -24,20 +26,26 @@ pub enum Mix {
 
 impl Mix {
     /// Every choice.
-    pub const ALL: [Mix; 3] = [Mix::History, Mix::Legacy, Mix::Recent];
+    pub const ALL: [Mix; 4] = [Mix::History, Mix::Mainnet, Mix::Legacy, Mix::Recent];
 
     /// The name in options.
     pub fn name(self) -> &'static str {
         match self {
             Mix::History => "history",
+            Mix::Mainnet => "mainnet",
             Mix::Legacy => "legacy",
             Mix::Recent => "recent",
         }
     }
 
+    /// Of 100 coins spent in an era: made in the same block, in one of the last dozen, before that.
+    pub fn ages(self, era: &Era) -> [u64; 3] {
+        if self == Mix::Mainnet { era.ages_of_100 } else { [10, 65, 25] }
+    }
+
     fn eras(self) -> &'static [Era] {
         match self {
-            Mix::History => &ERAS,
+            Mix::History | Mix::Mainnet => &ERAS,
             Mix::Legacy => &ERAS[..4],
             Mix::Recent => &ERAS[6..],
         }
@@ -63,7 +71,7 @@ impl std::str::FromStr for Mix {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Mix::ALL.into_iter().find(|mix| mix.name() == text);
-        known.ok_or_else(|| format!("{text:?} is no mix; known are history, legacy, recent"))
+        known.ok_or_else(|| format!("{text:?} is no mix; known are history, mainnet, legacy, recent"))
     }
 }
 
@@ -84,19 +92,21 @@ pub struct Era {
     pub inside_p2sh: [u64; 3],
     /// Of 10 keys of P2PK and P2PKH, how many are uncompressed (estimate: all of them until 2011, few after 2013).
     pub uncompressed_of_10: u64,
+    /// See [`Mix::ages`] (estimate, see docs/forge.md).
+    pub ages_of_100: [u64; 3],
 }
 
 /// The table.
 #[rustfmt::skip]
 pub const ERAS: [Era; 8] = [
-    Era { since: "2009-01", share_permille:   2, inputs_per_100_txs: 121, outputs_per_100_txs: 142, outputs_of_10_000: [1471,    0,    0,   0,    0, 8529,  0,    0], inside_p2sh: [100,  0,  0], uncompressed_of_10: 10 },
-    Era { since: "2010-06", share_permille:   3, inputs_per_100_txs: 132, outputs_per_100_txs: 268, outputs_of_10_000: [9994,    0,    0,   0,    0,    6,  0,    0], inside_p2sh: [100,  0,  0], uncompressed_of_10: 10 },
-    Era { since: "2012-01", share_permille:  40, inputs_per_100_txs: 275, outputs_per_100_txs: 245, outputs_of_10_000: [9947,   12,    0,   0,    0,   26, 11,    4], inside_p2sh: [100,  0,  0], uncompressed_of_10:  4 },
-    Era { since: "2015-01", share_permille: 145, inputs_per_100_txs: 477, outputs_per_100_txs: 242, outputs_of_10_000: [9061,  894,    0,   0,    0,    4, 10,   31], inside_p2sh: [100,  0,  0], uncompressed_of_10:  1 },
-    Era { since: "2017-08", share_permille: 125, inputs_per_100_txs: 256, outputs_per_100_txs: 248, outputs_of_10_000: [6820, 2351,  266,  20,    0,   14,  0,  529], inside_p2sh: [ 70, 25,  5], uncompressed_of_10:  0 },
-    Era { since: "2019-06", share_permille: 200, inputs_per_100_txs: 222, outputs_per_100_txs: 255, outputs_of_10_000: [4222, 4184, 1360, 135,    0,    0,  0,   99], inside_p2sh: [ 45, 40, 15], uncompressed_of_10:  0 },
-    Era { since: "2021-11", share_permille: 300, inputs_per_100_txs: 241, outputs_per_100_txs: 364, outputs_of_10_000: [ 990, 1546, 3952, 220, 3213,    0,  8,   71], inside_p2sh: [ 35, 45, 20], uncompressed_of_10:  0 },
-    Era { since: "2024-10", share_permille: 185, inputs_per_100_txs: 160, outputs_per_100_txs: 210, outputs_of_10_000: [ 188,  200, 3142,  78, 2594,    0,  0, 3798], inside_p2sh: [ 35, 45, 20], uncompressed_of_10:  0 },
+    Era { since: "2009-01", share_permille:   2, inputs_per_100_txs: 121, outputs_per_100_txs: 142, outputs_of_10_000: [1471,    0,    0,   0,    0, 8529,  0,    0], inside_p2sh: [100,  0,  0], uncompressed_of_10: 10, ages_of_100: [0, 20, 80] },
+    Era { since: "2010-06", share_permille:   3, inputs_per_100_txs: 132, outputs_per_100_txs: 268, outputs_of_10_000: [9994,    0,    0,   0,    0,    6,  0,    0], inside_p2sh: [100,  0,  0], uncompressed_of_10: 10, ages_of_100: [1, 59, 40] },
+    Era { since: "2012-01", share_permille:  40, inputs_per_100_txs: 275, outputs_per_100_txs: 245, outputs_of_10_000: [9947,   12,    0,   0,    0,   26, 11,    4], inside_p2sh: [100,  0,  0], uncompressed_of_10:  4, ages_of_100: [12, 68, 20] },
+    Era { since: "2015-01", share_permille: 145, inputs_per_100_txs: 477, outputs_per_100_txs: 242, outputs_of_10_000: [9061,  894,    0,   0,    0,    4, 10,   31], inside_p2sh: [100,  0,  0], uncompressed_of_10:  1, ages_of_100: [16, 66, 18] },
+    Era { since: "2017-08", share_permille: 125, inputs_per_100_txs: 256, outputs_per_100_txs: 248, outputs_of_10_000: [6820, 2351,  266,  20,    0,   14,  0,  529], inside_p2sh: [ 70, 25,  5], uncompressed_of_10:  0, ages_of_100: [12, 63, 25] },
+    Era { since: "2019-06", share_permille: 200, inputs_per_100_txs: 222, outputs_per_100_txs: 255, outputs_of_10_000: [4222, 4184, 1360, 135,    0,    0,  0,   99], inside_p2sh: [ 45, 40, 15], uncompressed_of_10:  0, ages_of_100: [10, 62, 28] },
+    Era { since: "2021-11", share_permille: 300, inputs_per_100_txs: 241, outputs_per_100_txs: 364, outputs_of_10_000: [ 990, 1546, 3952, 220, 3213,    0,  8,   71], inside_p2sh: [ 35, 45, 20], uncompressed_of_10:  0, ages_of_100: [10, 58, 32] },
+    Era { since: "2024-10", share_permille: 185, inputs_per_100_txs: 160, outputs_per_100_txs: 210, outputs_of_10_000: [ 188,  200, 3142,  78, 2594,    0,  0, 3798], inside_p2sh: [ 35, 45, 20], uncompressed_of_10:  0, ages_of_100: [16, 50, 34] },
 ];
 
 /// What an output is.
@@ -154,6 +164,7 @@ mod tests {
         for era in &ERAS {
             assert_eq!(era.outputs_of_10_000.iter().sum::<u64>(), 10_000, "{}", era.since);
             assert_eq!(era.inside_p2sh.iter().sum::<u64>(), 100, "{}", era.since);
+            assert_eq!(era.ages_of_100.iter().sum::<u64>(), 100, "{}", era.since);
         }
     }
 
@@ -167,6 +178,7 @@ mod tests {
         check(Mix::History, 2, "2010-06");
         check(Mix::History, 999, "2024-10");
         check(Mix::History, 1000, "2024-10");
+        check(Mix::Mainnet, 2, "2010-06");
         check(Mix::Legacy, 999, "2015-01");
         check(Mix::Recent, 0, "2021-11");
         check(Mix::Recent, 700, "2024-10");

@@ -97,6 +97,9 @@ pub struct ForgeOptions {
     pub odd_permille: u32,
     /// Scripts with a history of exact length.
     pub special: Vec<SpecialScript>,
+    /// Every block signals CSV, segregated witness and taproot (BIP 9), and nothing is spent before they are active
+    /// everywhere: for nodes whose regtest waits for signals, where Core's has them from the start.
+    pub signals: bool,
     /// Key that block files are XORed with, written to `xor.dat`; none: no such file.
     pub xor_key: Option<[u8; 8]>,
     /// Blocks that are gathered and put into random order before they are written; 1 keeps the order.
@@ -105,6 +108,8 @@ pub struct ForgeOptions {
     pub file_bytes_max: u64,
 }
 
+/// Height from which deployments that every block signals are active on regtest: three windows of 144 blocks (BIP 9).
+pub const ACTIVE_HEIGHT: u32 = 3 * 144;
 /// Least height of a forged chain: the first coinbase is spent in its last two blocks.
 pub const BLOCKS_MIN: u32 = 103;
 /// Most scripts with an exact history.
@@ -125,10 +130,18 @@ impl Default for ForgeOptions {
             mix: Mix::History,
             odd_permille: 4,
             special: Vec::new(),
+            signals: false,
             xor_key: None,
             shuffle_blocks: 1,
             file_bytes_max: FILE_BYTES_MAX,
         }
+    }
+}
+
+impl ForgeOptions {
+    /// Height of the first block that spends.
+    pub fn first_spends(&self) -> u32 {
+        if self.signals { ACTIVE_HEIGHT } else { plan::MATURITY + 1 }
     }
 }
 
@@ -352,6 +365,13 @@ fn check_options(options: &ForgeOptions) -> Result<(), ForgeError> {
             options.blocks
         ));
     }
+    if options.signals && options.blocks < ACTIVE_HEIGHT + 2 {
+        return fail(format!(
+            "blocks = {} is below {}: what is signalled is active from height {ACTIVE_HEIGHT} on",
+            options.blocks,
+            ACTIVE_HEIGHT + 2
+        ));
+    }
     if options.odd_permille > 1000 {
         return fail(format!("odd_permille = {} is above 1000", options.odd_permille));
     }
@@ -365,7 +385,7 @@ fn check_options(options: &ForgeOptions) -> Result<(), ForgeError> {
         return fail(format!("{} special scripts, at most {SPECIAL_MAX}", options.special.len()));
     }
     let entries: u64 = options.special.iter().map(|special| u64::from(special.entries)).sum();
-    if entries > u64::from(options.blocks - plan::MATURITY) * SPECIAL_PER_BLOCK_MAX {
+    if entries > u64::from(options.blocks + 1 - options.first_spends()) * SPECIAL_PER_BLOCK_MAX {
         return fail(format!("{entries} entries of special scripts have no room in {} blocks", options.blocks));
     }
     for special in &options.special {

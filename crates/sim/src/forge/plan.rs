@@ -21,6 +21,8 @@ use super::{ForgeOptions, KEYS_RESERVED, Keyring, Report, ScriptHistory, stream}
 
 /// Blocks until a coinbase's outputs may be spent (Core: `COINBASE_MATURITY`).
 pub const MATURITY: u32 = 100;
+/// Bits of CSV (BIP 112), segregated witness (BIP 141) and taproot (BIP 341) in a block's version.
+const SIGNALS: i32 = 0b111;
 /// Most inputs of one transaction; digests before BIP 143 cost its square.
 const INPUTS_MAX: u64 = 200;
 /// Estimated weight at which a block is full; the rule is 4,000,000 and the coinbase needs room.
@@ -54,6 +56,9 @@ pub struct Planner {
     pub(super) mix: Mix,
     pub(super) odd_permille: u32,
     blocks: u32,
+    signals: bool,
+    /// Height of the first block that spends.
+    first_spends: u32,
     pub(super) inputs: u64,
     pub(super) height: u32,
     pub(super) inputs_done: u64,
@@ -85,14 +90,18 @@ impl Planner {
     /// Stands at the genesis block.
     pub fn new(options: &ForgeOptions, params: &Params, keys: u32) -> Planner {
         // From the end of the keys, where nothing else draws.
+        let first_spends = options.first_spends();
         let special = options.special.iter().zip(1u32..);
+        let heights = (first_spends, options.blocks);
         let special: Vec<Special> =
-            special.map(|(wanted, number)| Special::new(wanted, keys - number, options.blocks)).collect();
+            special.map(|(wanted, number)| Special::new(wanted, keys - number, heights)).collect();
         Planner {
             random: stream(options.seed, 0x706c_616e),
             mix: options.mix,
             odd_permille: options.odd_permille,
             blocks: options.blocks,
+            signals: options.signals,
+            first_spends,
             inputs: options.inputs,
             height: 0,
             inputs_done: 0,
@@ -149,7 +158,7 @@ impl Planner {
     }
 
     fn budget(&self) -> u64 {
-        let active = u64::from(self.blocks - MATURITY);
+        let active = u64::from(self.blocks + 1 - self.first_spends);
         match u64::from(self.blocks.saturating_sub(self.height - 1)) {
             0 => self.inputs.div_ceil(active),
             left => self.inputs.saturating_sub(self.inputs_done).div_ceil(left.min(active)),
@@ -165,15 +174,18 @@ impl Planner {
         }
         (self.weight, self.sigop_cost, self.fees_sat) = (0, 0, 0);
         self.depths.clear();
-        let txs = if height > MATURITY { self.plan_txs() } else { Vec::new() };
+        let txs = if height >= self.first_spends { self.plan_txs() } else { Vec::new() };
         let witness = |input: &PlannedInput| input.coin.lock.kind.has_witness();
         let needed = txs.iter().any(|tx| tx.inputs.iter().any(witness));
         let commitment = needed || self.random.chance(1, 2);
+        // Its reserved value is a witness, which nobody may send who waits for the signals of BIP 141.
+        let commitment = commitment && (height >= self.first_spends || !self.signals);
         self.coinbase = self.plan_coinbase();
         let time_s = self.draw_time();
         // One block in a hundred signals something (BIP 9).
         let signal = if self.random.chance(1, 100) { 1 << self.random.below(29) } else { 0 };
-        let version = 0x2000_0000 | signal;
+        let always = if self.signals { SIGNALS } else { 0 };
+        let version = 0x2000_0000 | signal | always;
         let extra_nonce = self.random.next_u64();
         BlockPlan { height, time_s, version, extra_nonce, coinbase: self.coinbase.clone(), commitment, txs }
     }
@@ -288,11 +300,10 @@ impl Planner {
     }
 
     fn take_coin(&mut self) -> Option<PlannedCoin> {
-        // Ages: a tenth of this block, two thirds recent, the rest anywhere in the past.
-        let drawn = self.random.below(100);
-        let order = match drawn {
-            0..10 => [0, 1, 2],
-            10..75 => [1, 2, 0],
+        let [same_block, recent, _] = self.mix.ages(self.mix.era(self.inputs_done, self.inputs));
+        let order = match self.random.below(100) {
+            drawn if drawn < same_block => [0, 1, 2],
+            drawn if drawn < same_block + recent => [1, 2, 0],
             _ => [2, 1, 0],
         };
         for pool in order {

@@ -8,7 +8,6 @@ use stdx::random::Random;
 
 use super::SpecialScript;
 use super::lock::Lock;
-use super::plan::MATURITY;
 use super::planned::PlannedCoin;
 
 /// A script on its way to its history.
@@ -35,12 +34,12 @@ pub(super) enum Event {
 }
 
 impl Special {
-    /// Nothing has touched it yet; the chain ends at height `blocks`.
-    pub(super) fn new(wanted: &SpecialScript, key: u32, blocks: u32) -> Special {
+    /// Nothing has touched it yet; the chain spends between these heights.
+    pub(super) fn new(wanted: &SpecialScript, key: u32, (first, last): (u32, u32)) -> Special {
         let SpecialScript { entries, unspent, wallet, .. } = *wanted;
         let both_left = (entries - unspent) % 2;
         let spends_left = (entries - unspent - both_left) / 2;
-        let (from, to) = wanted.heights.unwrap_or((0, blocks));
+        let (from, to) = wanted.heights.unwrap_or((first, last));
         Special {
             lock: Lock::new(wanted.kind, key),
             wallet,
@@ -50,8 +49,7 @@ impl Special {
             coins: Vec::new(),
             touched: (0, 0),
             entries,
-            // Before that there is no coin to pay with.
-            heights: (from.max(MATURITY + 1), to.clamp(MATURITY + 1, blocks)),
+            heights: (from.max(first), to.clamp(first, last)),
         }
     }
 

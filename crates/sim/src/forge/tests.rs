@@ -66,6 +66,31 @@ fn a_special_script_has_exactly_its_history() {
 }
 
 #[test]
+fn a_chain_that_signals_spends_when_everything_is_active_everywhere() {
+    let options = ForgeOptions { blocks: 450, inputs: 800, signals: true, ..ForgeOptions::default() };
+    let (blocks, report) = chain(&options, 2);
+    assert!(report.inputs >= 800);
+    for block in &blocks {
+        let parsed = Block::parse(&block.bytes[..]).unwrap();
+        assert_eq!(parsed.header().version & 7, 7, "height {}", block.height);
+        let early = block.height < ACTIVE_HEIGHT;
+        assert!(!early || parsed.txs().count() == 1, "height {}", block.height);
+        assert!(!early || parsed.txs().all(|tx| !tx.has_witness()), "height {}", block.height);
+    }
+    let last = Block::parse(&blocks[449].bytes[..]).unwrap();
+    assert!(last.txs().any(|tx| tx.has_witness()));
+}
+
+#[test]
+fn each_era_spends_coins_of_its_own_ages() {
+    let options = |mix| ForgeOptions { blocks: 160, inputs: 3_000, mix, ..ForgeOptions::default() };
+    let (even, _) = chain(&options(Mix::History), 2);
+    let (own, report) = chain(&options(Mix::Mainnet), 2);
+    assert_ne!(even.last().unwrap().hash, own.last().unwrap().hash);
+    assert_eq!((own.len(), report.inputs >= 3_000), (160, true));
+}
+
+#[test]
 fn options_out_of_range_are_refused() {
     #[track_caller]
     fn check(options: ForgeOptions, want: &str) {
@@ -75,6 +100,7 @@ fn options_out_of_range_are_refused() {
     }
     let good = ForgeOptions::default;
     check(ForgeOptions { blocks: BLOCKS_MIN - 1, ..good() }, "blocks");
+    check(ForgeOptions { blocks: ACTIVE_HEIGHT + 1, signals: true, ..good() }, "active from height 432 on");
     check(ForgeOptions { odd_permille: 1001, ..good() }, "odd_permille");
     check(ForgeOptions { shuffle_blocks: 0, ..good() }, "shuffle_blocks");
     check(ForgeOptions { file_bytes_max: 4_000_007, ..good() }, "file_bytes_max");
@@ -122,7 +148,7 @@ fn counted(blocks: &[ForgedBlock]) -> std::collections::HashMap<Vec<u8>, (u32, u
 fn wallets_and_histories_are_what_the_report_says() {
     let blocks = 300;
     let mut special = wallet::histories(1, 20, 1_000);
-    special.extend(wallet::wallet(1, 1, 300, blocks));
+    special.extend(wallet::wallet(1, 1, 300, (101, blocks)));
     let options = ForgeOptions { blocks, inputs: 4_000, special: special.clone(), ..ForgeOptions::default() };
     let (forged, report) = chain(&options, 2);
     let found = counted(&forged);

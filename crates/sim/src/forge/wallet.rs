@@ -1,12 +1,11 @@
 //! Which scripts a chain gets to be measured by: a wallet, and histories of every size.
 //!
-//! In:     a seed, how many scripts, the height of the chain.
+//! In:     a seed, how many scripts, the heights at which the chain spends.
 //! Out:    [`SpecialScript`]s for [`super::ForgeOptions::special`].
 //! Fails:  never.
 //! Source: docs/forge.md. The sizes of the address reports (10 to 999 transactions) and of the wallet report (a wallet with
 //!         3,000 used addresses) are theirs; how often a wallet's address is used is an estimate, marked so there.
 
-use super::plan::MATURITY;
 use super::{Kind, SpecialScript, stream};
 
 /// Of 1,000 used addresses of a wallet: how many have so many entries, from the least to the most.
@@ -15,14 +14,13 @@ pub const WALLET_ENTRIES: [(u64, u32, u32); 6] =
 /// Sizes of histories drawn by chance, as the address reports chose theirs.
 pub const DRAWN_ENTRIES: (u32, u32) = (10, 999);
 
-/// A wallet of so many used addresses, by number `wallet` from 1.
+/// A wallet of so many used addresses, by number `wallet` from 1, of a chain that spends between these heights.
 ///
 /// Addresses are used one after the other, as wallets hand them out: each for a tenth of the chain, those used more than
 /// four times for half of it. One in eight still holds what it received.
-pub fn wallet(seed: u64, wallet: u32, addresses: u32, blocks: u32) -> Vec<SpecialScript> {
+pub fn wallet(seed: u64, wallet: u32, addresses: u32, (first, last): (u32, u32)) -> Vec<SpecialScript> {
     let mut random = stream(seed, 0x7761_6c6c_0000 + u64::from(wallet));
-    let first = MATURITY + 1;
-    let span = blocks.saturating_sub(first);
+    let span = last.saturating_sub(first);
     let address = |number: u32| {
         let mut drawn = random.below(1000);
         let mut size = WALLET_ENTRIES.iter();
@@ -39,7 +37,7 @@ pub fn wallet(seed: u64, wallet: u32, addresses: u32, blocks: u32) -> Vec<Specia
         let unspent = if entries == 1 { 1 } else { held.min(entries) };
         let from = first + (u64::from(number) * u64::from(span) * 9 / (10 * u64::from(addresses))) as u32;
         let stays = if entries > 4 { span / 2 } else { span / 10 };
-        let heights = Some((from, (from + stays.max(2)).min(blocks)));
+        let heights = Some((from, (from + stays.max(2)).min(last)));
         SpecialScript { kind: Kind::P2wpkh, entries, unspent, heights, wallet }
     };
     (0..addresses).map(address).collect()
@@ -92,9 +90,9 @@ mod tests {
     #[test]
     fn a_wallet_has_the_shares_of_its_table() {
         assert_eq!(WALLET_ENTRIES.iter().map(|row| row.0).sum::<u64>(), 1000);
-        let scripts = wallet(1, 1, 3_000, 1_000);
-        assert_eq!(scripts, wallet(1, 1, 3_000, 1_000), "same seed, same wallet");
-        assert!(scripts != wallet(2, 1, 3_000, 1_000) && scripts != wallet(1, 2, 3_000, 1_000));
+        let scripts = wallet(1, 1, 3_000, (101, 1_000));
+        assert_eq!(scripts, wallet(1, 1, 3_000, (101, 1_000)), "same seed, same wallet");
+        assert!(scripts != wallet(2, 1, 3_000, (101, 1_000)) && scripts != wallet(1, 2, 3_000, (101, 1_000)));
         for (share, least, most) in WALLET_ENTRIES {
             let found = scripts.iter().filter(|script| (least..=most).contains(&script.entries)).count() as f64;
             let want = 3.0 * share as f64;

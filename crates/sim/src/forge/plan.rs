@@ -23,6 +23,9 @@ use super::{ForgeOptions, KEYS_RESERVED, Keyring, Report, ScriptHistory, stream}
 pub const MATURITY: u32 = 100;
 /// Bits of CSV (BIP 112), segregated witness (BIP 141) and taproot (BIP 341) in a block's version.
 const SIGNALS: i32 = 0b111;
+/// When a chain that signals begins, 2020-09-13: nodes that go by the clock know pay-to-script-hash since 2012-04-01 only
+/// (BIP 16), and regtest's genesis block is of 2011.
+const SIGNALS_BEGIN_S: u32 = 1_600_000_000;
 /// Most inputs of one transaction; digests before BIP 143 cost its square.
 const INPUTS_MAX: u64 = 200;
 /// Estimated weight at which a block is full; the rule is 4,000,000 and the coinbase needs room.
@@ -62,7 +65,7 @@ pub struct Planner {
     pub(super) inputs: u64,
     pub(super) height: u32,
     pub(super) inputs_done: u64,
-    genesis_time_s: u32,
+    begin_s: u32,
     pub(super) halving_interval: u32,
     times: VecDeque<u32>,
     pub(super) keys: u32,
@@ -105,7 +108,7 @@ impl Planner {
             inputs: options.inputs,
             height: 0,
             inputs_done: 0,
-            genesis_time_s: params.genesis.time_s,
+            begin_s: if options.signals { SIGNALS_BEGIN_S } else { params.genesis.time_s },
             halving_interval: params.subsidy_halving_interval,
             times: VecDeque::from([params.genesis.time_s]),
             keys: keys - KEYS_RESERVED.max(special.len()) as u32 - 2,
@@ -198,7 +201,7 @@ impl Planner {
 
     fn draw_time(&mut self) -> u32 {
         let jitter = self.random.below(JITTER_S.into()) as u32;
-        let time_s = self.genesis_time_s + SPACING_S * self.height + jitter;
+        let time_s = self.begin_s + SPACING_S * self.height + jitter;
         let time_s = time_s.max(self.median_time_past_s() + 1);
         self.times.push_back(time_s);
         if self.times.len() > 11 {

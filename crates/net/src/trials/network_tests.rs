@@ -101,6 +101,8 @@ pub(crate) struct Chains {
     tip: BlockHash,
     /// Blocks that wait for their verdict.
     pub(crate) waiting: VecDeque<(BlockHash, Vec<u8>)>,
+    /// Blocks that are connected and not shown yet; filled by hand.
+    pub(crate) unshown: HashSet<BlockHash>,
     clock_s: u64,
 }
 
@@ -126,6 +128,7 @@ impl Chains {
             best: vec![hash],
             tip: hash,
             waiting: VecDeque::new(),
+            unshown: HashSet::new(),
             clock_s: 0,
         }
     }
@@ -326,6 +329,9 @@ impl Chain for Chains {
     fn take_block(&mut self, _: PeerId, hash: BlockHash, bytes: Vec<u8>) -> bool {
         self.waiting.push_back((hash, bytes));
         true
+    }
+    fn show(&mut self, hash: &BlockHash) -> bool {
+        self.unshown.contains(hash)
     }
 }
 

@@ -363,7 +363,7 @@ pub(crate) fn coin(number: u32) -> OutPoint {
 }
 
 impl Ledger {
-    fn new(coins: u32) -> Ledger {
+    pub(crate) fn new(coins: u32) -> Ledger {
         let value_sat = COIN_SAT as u64;
         let first = |_| CoinBuf { value_sat, height: 0, coinbase: false, txo_num: 0, script: ANCHOR.to_vec() };
         let tip = Tip { height: 0, hash: params().genesis_hash };
@@ -646,7 +646,7 @@ fn follow(node: &mut Hub<Chains>, side: &mut Side, now: Moment) {
     let base = Arc::new(Ledger::at(node.chain(), &side.tip));
     if !disconnected.is_empty() {
         let fork = Arc::new(Ledger::at(node.chain(), &to.hash));
-        side.pool.write().blocks_disconnected(&disconnected, fork, now.unix_s);
+        side.pool.blocks_disconnected(&disconnected, fork, now.unix_s, &mut || None);
         node.block_disconnected(now);
     }
     for (place, block) in connected.iter().rev() {

@@ -58,6 +58,9 @@ pub struct Status {
     pub time_s: u32,
     /// Height of the last commit; what a restart begins from.
     pub committed_height: u32,
+    /// Every block that the node has is connected or refused, as far as the blocks below it are here: what is missing can
+    /// only come from outside.
+    pub has_tried_all: bool,
     /// Bytes of the blocks connected.
     pub bytes_done: u64,
     /// Bytes of the blocks still to be connected to reach the best header.

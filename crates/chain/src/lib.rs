@@ -36,6 +36,7 @@ pub use intake::{
 pub use kept::filters::{BlockFilter, FilterHead, FilterStatus};
 pub use kept::hints::HintsUse;
 pub use options::{Options, World};
+pub use start::headers_of_store;
 pub use tree::TipKind;
 pub use view::{HistoryEntry, Spender, Tip, TxAt, UnspentEntry, View, ViewError};
 pub use writer::Chain;

@@ -40,6 +40,9 @@ pub struct Options {
     pub blocks_from: Option<PathBuf>,
     /// Folder of the node's own block files, where blocks from outside go; none: it takes no blocks from outside.
     pub own_blocks: Option<PathBuf>,
+    /// Headers known from elsewhere, parents first: they are judged, and kept by the store. Those of an earlier store of the
+    /// same chain come from [`crate::headers_of_store`].
+    pub headers: Vec<[u8; 80]>,
     /// Memory for everything, in bytes.
     pub memory_bytes: u64,
     /// Scripts of this block and its ancestors are not checked.
@@ -72,6 +75,7 @@ impl Options {
             datadir,
             blocks_from: blocks_from.into(),
             own_blocks: None,
+            headers: Vec::new(),
             memory_bytes: 1 << 30,
             assume_valid: None,
             last_block: None,

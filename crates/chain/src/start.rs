@@ -6,6 +6,7 @@
 //!         records.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
 use index::filter;
@@ -13,6 +14,7 @@ use index::rows::txid_prefix;
 use index::tag::TagKey;
 use primitives::{Header, Params};
 use stdx::checksum::checksum;
+use stdx::disk::Disk;
 use store::blockfiles::{BlockFiles, BlockFilesError, Found, Note, OwnFiles, Progress};
 use store::{Batch, Coins, CoinsOptions, Cut, Fact, Store, Tip, TxEntry};
 
@@ -23,7 +25,7 @@ use crate::kept::hints::HintsKeeper;
 use crate::lot::Judges;
 use crate::news::News;
 use crate::options::{Options, World};
-use crate::tree::{HeaderTree, NodeId, Seen};
+use crate::tree::{HeaderTree, Inserted, NodeId, Seen};
 use crate::view::{GENESIS_POSITION, View};
 use crate::writer::Chain;
 
@@ -32,7 +34,7 @@ const OWN_KEY_SEED: u64 = 0x626c_6f63_6b73;
 
 impl Chain {
     /// Opens the store, or makes one that holds the genesis block, and learns the headers it has seen.
-    pub fn open(world: World, options: Options) -> Result<Chain, ChainError> {
+    pub fn open(world: World, mut options: Options) -> Result<Chain, ChainError> {
         let params = Arc::new(options.params.clone());
         let keys = store::Options { tag_key_seed: *options.secret.first_chunk().expect("32 bytes") };
         let mut store = Store::open(world.disk.clone(), &options.datadir, &params, &keys)?;
@@ -45,7 +47,9 @@ impl Chain {
         let coins = open_coins(&mut store, &world, &options, &params, key)?;
 
         let tip = store.snapshot().tip().expect("the genesis block is committed");
-        let Known { tree, progress, scanner, own, tip_node } = learn_all(&world, &options, &mut store, &files, tip)?;
+        let mut known = learn_all(&world, &options, &mut store, &files, tip)?;
+        take_over(std::mem::take(&mut options.headers), &mut store, &mut known.tree, world.clock.unix_s());
+        let Known { tree, progress, scanner, own, tip_node } = known;
         let (keeper, hints) = HintsKeeper::open(&*world.disk, &options.hints, &params);
         let median_times_s = RwLock::new(median_times(&store, tip.height)?);
         let tag_key = (!options.skip_index).then_some(key);
@@ -101,6 +105,29 @@ impl Chain {
         };
         chain.start_filters()?;
         Ok(chain)
+    }
+}
+
+/// Headers that the store in a folder knows with or without their blocks, in the order they came: what [`Options::headers`] of
+/// the store that replaces it may be. What it refused is not among them as such: it is judged again.
+pub fn headers_of_store(disk: Arc<dyn Disk>, dir: &Path, params: &Params) -> Result<Vec<[u8; 80]>, ChainError> {
+    let store = Store::open(disk, dir, params, &store::Options { tag_key_seed: [0; 16] })?;
+    let mut headers = Vec::new();
+    for_each_fact(&store, |fact| {
+        if let Fact::Header(header) = fact {
+            headers.push(header);
+        }
+    })?;
+    Ok(headers)
+}
+
+/// Headers from elsewhere join the tree; those that are new to it are kept.
+fn take_over(headers: Vec<[u8; 80]>, store: &mut Store, tree: &mut HeaderTree, now_s: u64) {
+    for header in headers {
+        match tree.insert(Seen { header: Header::decode(&header), position: None }, now_s) {
+            Inserted::Added | Inserted::Waiting | Inserted::Early => store.push_fact(&Fact::Header(header)),
+            Inserted::Known | Inserted::Refused => {}
+        }
     }
 }
 
@@ -234,21 +261,26 @@ fn load_found(
     progress: &mut Progress,
     now_s: u64,
 ) -> Result<bool, ChainError> {
+    let (mut first_block, mut last_block) = (None, None);
+    for_each_fact(store, |fact| {
+        learn(tree, progress, &fact, now_s);
+        if let Fact::Block(found) = fact {
+            first_block.get_or_insert(found);
+            last_block = Some(found);
+        }
+    })?;
+    Ok([first_block, last_block].into_iter().flatten().all(|found| holds(files, &found)))
+}
+
+fn for_each_fact(store: &Store, mut each: impl FnMut(Fact)) -> Result<(), ChainError> {
     /// Records read at once: 400 KiB.
     const PAGE: u32 = 4096;
-    let (mut first_block, mut last_block) = (None, None);
     let mut first = 0;
     while first < store.found_count() {
-        for fact in store.found(first, PAGE)? {
-            learn(tree, progress, &fact, now_s);
-            if let Fact::Block(found) = fact {
-                first_block.get_or_insert(found);
-                last_block = Some(found);
-            }
-        }
+        store.found(first, PAGE)?.into_iter().for_each(&mut each);
         first += PAGE;
     }
-    Ok([first_block, last_block].into_iter().flatten().all(|found| holds(files, &found)))
+    Ok(())
 }
 
 fn learn(tree: &mut HeaderTree, progress: &mut Progress, fact: &Fact, now_s: u64) {

@@ -28,7 +28,7 @@ use store::{Batch, Coins, Cut, Store, StoreError};
 
 use crate::error::ChainError;
 use crate::handle::{Handle, Phase, Shared};
-use crate::intake::{Verdict, Waiter};
+use crate::intake::{Verdict, Waiter, Wish};
 use crate::kept::hints::HintsKeeper;
 use crate::lot::Judges;
 use crate::news::News;
@@ -171,7 +171,7 @@ impl Chain {
             (if is_beside { 0 } else { ahead }, self.target(&tree) == self.tip)
         };
         let near = done && (behind < BEHIND_BLOCKS_MAX || self.own_is_absent());
-        if near || self.waiting.iter().any(|waiter| waiter.commits) || self.commit_is_due() {
+        if near || self.commit_is_wished() || self.commit_is_due() {
             self.commit_if_changed()?;
         }
         if near {
@@ -179,6 +179,7 @@ impl Chain {
             self.shared.update(|status| status.phase = Phase::Following);
             self.announce();
         }
+        self.shared.update(|status| status.has_tried_all = done);
         self.answer_waiting(done);
         self.poll_merge(false)
     }
@@ -186,6 +187,15 @@ impl Chain {
     /// True where blocks come from block files alone: what they lack will not come.
     fn own_is_absent(&self) -> bool {
         self.shared.intake.own.is_none()
+    }
+
+    fn waits_for(&self, wish: Wish) -> bool {
+        self.waiting.iter().any(|waiter| waiter.wish == wish)
+    }
+
+    /// True where somebody waits for a commit that can be had.
+    fn commit_is_wished(&self) -> bool {
+        self.waits_for(Wish::Committed) || (self.batch.bytes() <= SHOWN_BYTES_MAX && self.waits_for(Wish::Shown))
     }
 
     /// Answers who waits for the pass that ends. Where it ended early, those whose block was not tried go on waiting.
@@ -298,8 +308,7 @@ impl Chain {
         let moved = committed != Some(self.tree().hash(self.tip)) || self.batch.rows() > 0;
         let now = self.world.clock.monotonic();
         let facts = self.store.found_uncommitted();
-        let facts_due =
-            facts > 0 && (self.waiting.iter().any(|waiter| waiter.commits) || now >= self.last_commit + FACTS_INTERVAL);
+        let facts_due = facts > 0 && (self.waits_for(Wish::Committed) || now >= self.last_commit + FACTS_INTERVAL);
         if moved || facts_due || self.filters_are_due() || facts >= FACTS_MAX || (facts > 0 && self.stopping()) {
             self.commit()
         } else {
@@ -401,6 +410,8 @@ impl Drop for Chain {
 /// Blocks that the tip may be behind the best header and still count as the tip: commits are published block by block.
 /// Further behind, the chain is being fetched, and each block on its own would cost a commit.
 const BEHIND_BLOCKS_MAX: u32 = 16;
+/// Rows up to which a commit is made for a peer that waits for it: some milliseconds. A download at full speed has more.
+const SHOWN_BYTES_MAX: usize = 1 << 20;
 /// Time without a new block after which what is connected is committed though the best headers are far ahead.
 const QUIET_BEFORE_COMMIT: Duration = Duration::from_secs(5);
 /// Refusals that are remembered with their rule; beyond, who asks too late is told that nothing is known.

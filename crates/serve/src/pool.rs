@@ -128,7 +128,8 @@ fn tried(verdict: &Verdict) -> Tried {
 
 fn refused(rejected: Rejected) -> RpcError {
     // What it spends is missing, or the disk failed: no verdict on the transaction.
-    let unjudged = rejected.reject.class() == Class::MissingInputs || matches!(rejected.reject, Reject::Store(_));
+    let has_failed = matches!(rejected.reject, Reject::Store(_) | Reject::Stale);
+    let unjudged = rejected.reject.class() == Class::MissingInputs || has_failed;
     RpcError::new(if unjudged { code::VERIFY_ERROR } else { code::VERIFY_REJECTED }, told(&rejected).1)
 }
 

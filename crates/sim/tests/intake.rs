@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::{
-    Acceptance, Chain, ControlError, Event, Handle, HeadersStop, Options, TipKind, Verdict, WorkProof,
+    Acceptance, Chain, ControlError, Event, Handle, HeadersStop, Options, Phase, TipKind, Verdict, WorkProof,
     World as ChainWorld,
 };
 use consensus::BlockError;
@@ -44,13 +44,19 @@ struct Node {
 
 impl Node {
     fn open(disk: &FakeDisk, threads: usize) -> Node {
+        Node::open_in("/data", Vec::new(), disk, threads)
+    }
+
+    /// The same with its store in a folder of this name, and headers from elsewhere.
+    fn open_in(store: &str, headers: Vec<[u8; 80]>, disk: &FakeDisk, threads: usize) -> Node {
         let world = ChainWorld {
             disk: Arc::new(disk.clone()),
             clock: Arc::new(FixedClock),
             pool: Arc::new(Pool::new("test", threads)),
             engine: sigs::engine(sigs::EngineName::Scalar).unwrap(),
         };
-        let mut options = Options::new(Params::of(Network::Regtest), "/data".into(), None, [9; 32]);
+        let mut options = Options::new(Params::of(Network::Regtest), store.into(), None, [9; 32]);
+        options.headers = headers;
         options.own_blocks = Some("/own".into());
         options.memory_bytes = 64 << 20;
         let chain = Chain::open(world, options).unwrap();
@@ -262,6 +268,66 @@ fn headers_without_blocks_outlast_a_restart() {
     node.connect(&trunk[20..30]);
     // Block 31 was there: it follows without being handed in again.
     assert_eq!(node.tip(), hash(&trunk[30]));
+}
+
+#[test]
+fn headers_without_blocks_outlast_a_store_that_is_built_again() {
+    let (trunk, left, right) = branches();
+    let disk = FakeDisk::default();
+    let mut node = Node::open(&disk, 1);
+    let headers: Vec<Header> = trunk.iter().chain(&left).map(|block| header(block)).collect();
+    node.handle.submit_headers(&headers, WorkProof::Proven);
+    node.connect(&trunk[..20]);
+    assert_eq!(node.judge(&trunk[30]), Verdict::Inconclusive);
+    let pending = node.handle.invalidate_block(&hash(&left[7])).unwrap();
+    assert_eq!(node.finish(pending), Verdict::Done);
+    drop(node);
+    let known = chain::headers_of_store(Arc::new(disk.clone()), Path::new("/data"), &Params::of(Network::Regtest));
+    let known = known.unwrap();
+    assert_eq!(known.len(), headers.len());
+
+    let mut node = Node::open_in("/again", known, &disk, 2);
+    assert!(!node.handle.status().has_tried_all);
+    node.chain.catch_up().unwrap();
+    // All that is here has been tried, though the best headers are far ahead.
+    let status = node.handle.status();
+    assert!(status.has_tried_all && status.phase != Phase::Following, "{status:?}");
+    node.chain.finish().unwrap();
+    let mut node = Node::open_in("/again", Vec::new(), &disk, 1);
+    let best = node.handle.best_header();
+    assert_eq!((best.hash, best.height), (hash(&left[7]), 113), "what was refused is judged again");
+    assert_eq!((node.tip(), node.handle.wanted(None, 2_000, 2_000).blocks.len()), (hash(&trunk[19]), 92));
+    node.connect(&trunk[20..30]);
+    assert_eq!(node.tip(), hash(&trunk[30]));
+    assert_eq!(node.judge(&right[1]).word(), Some("prev-blk-not-found"), "not known, not made up");
+}
+
+#[test]
+fn a_block_far_below_the_best_headers_is_shown_to_who_waits_for_it() {
+    let (trunk, ..) = branches();
+    let mut node = Node::open(&FakeDisk::default(), 1);
+    let headers: Vec<Header> = trunk.iter().map(|block| header(block)).collect();
+    node.handle.submit_headers(&headers, WorkProof::Proven);
+    let (sender, tried) = std::sync::mpsc::channel();
+    for block in &trunk[..20] {
+        let (sender, handle) = (sender.clone(), node.handle.clone());
+        let taken = node.handle.submit_block(block.clone(), WorkProof::Proven, move |acceptance| {
+            let Acceptance::Stored { hash, .. } = acceptance else { panic!("{acceptance:?}") };
+            handle.when_tried(hash, move || sender.send(hash).unwrap());
+        });
+        assert!(taken.is_ok());
+    }
+    for _ in 0..2 {
+        node.chain.catch_up().unwrap();
+    }
+    assert_eq!(tried.try_iter().count(), 20);
+    let at = |node: &Node| (node.handle.connected_tip().height, node.handle.view().tip().height);
+    assert_eq!(at(&node), (20, 0), "more is to come, and one commit will do for all of it");
+    let handle = node.handle.clone();
+    node.handle.when_shown(hash(&trunk[19]), move || sender.send(handle.view().tip().hash).unwrap());
+    node.chain.catch_up().unwrap();
+    assert_eq!(tried.try_iter().collect::<Vec<_>>(), [hash(&trunk[19])]);
+    assert_eq!(at(&node), (20, 20));
 }
 
 #[test]

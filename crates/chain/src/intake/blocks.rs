@@ -21,7 +21,7 @@ use store::Fact;
 use store::blockfiles::{Found, Position};
 
 use super::headers::{HeadersStop, WorkProof, enter, log_refused_header};
-use super::pass::{Pending, Waiter};
+use super::pass::{Pending, Waiter, Wish};
 use crate::handle::{Event, Handle, Shared};
 
 /// The queue of blocks is full: hand the bytes in again when [`Handle::intake_load`] shows room.
@@ -400,7 +400,7 @@ impl Handle {
         let shared = self.0.clone();
         self.submit_block(bytes, WorkProof::Proven, move |acceptance| match acceptance {
             Acceptance::Stored { hash, .. } => {
-                shared.intake.waiters.add(Waiter { block: Some(hash), commits: true, answer });
+                shared.intake.waiters.add(Waiter { block: Some(hash), wish: Wish::Committed, answer });
                 shared.intake.signal.ring_urgently();
             }
             why => answer(Verdict::NotStored { why }),
@@ -411,8 +411,17 @@ impl Handle {
     /// Calls `tried` once the writer has tried a block that was stored, or has found that it cannot yet. It is called on
     /// the writer's thread, and must not wait for anything.
     pub fn when_tried(&self, hash: BlockHash, tried: impl FnOnce() + Send + 'static) {
-        let answer = Box::new(move |_| tried());
-        self.0.intake.waiters.add(Waiter { block: Some(hash), commits: false, answer });
+        self.when(hash, Wish::Tried, tried);
+    }
+
+    /// Calls `shown` once [`Handle::view`] has what became of a block that was tried. Where much waits for a commit, as in a
+    /// download at full speed, that is not waited for. Called as in [`Handle::when_tried`].
+    pub fn when_shown(&self, hash: BlockHash, shown: impl FnOnce() + Send + 'static) {
+        self.when(hash, Wish::Shown, shown);
+    }
+
+    fn when(&self, hash: BlockHash, wish: Wish, answer: impl FnOnce() + Send + 'static) {
+        self.0.intake.waiters.add(Waiter { block: Some(hash), wish, answer: Box::new(move |_| answer()) });
         self.0.intake.signal.ring();
     }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use primitives::BlockHash;
 use store::Fact;
 
-use super::pass::{Pending, Waiter};
+use super::pass::{Pending, Waiter, Wish};
 use crate::handle::{Handle, Shared};
 use crate::tree::{HeaderTree, NodeId, TipKind};
 
@@ -69,7 +69,7 @@ impl Shared {
     /// Answered at the end of a pass that begins after this.
     pub(crate) fn next_pass(&self) -> Pending {
         let (answer, pending) = Pending::pair();
-        self.intake.waiters.add(Waiter { block: None, commits: true, answer });
+        self.intake.waiters.add(Waiter { block: None, wish: Wish::Committed, answer });
         self.intake.signal.ring_urgently();
         pending
     }

@@ -33,7 +33,7 @@ pub use control::{ChainTip, ControlError};
 pub(crate) use fresh::Fresh;
 pub use headers::{HeaderInfo, HeadersAnswer, HeadersStop, Missing, Wanted, WorkProof};
 pub use pass::Pending;
-pub(crate) use pass::{Signal, Waiter, Waiters};
+pub(crate) use pass::{Signal, Waiter, Waiters, Wish};
 
 /// What the door and the writer share.
 pub(crate) struct Intake {

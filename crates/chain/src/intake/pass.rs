@@ -59,9 +59,19 @@ impl Signal {
 pub(crate) struct Waiter {
     /// The block whose verdict is wanted; none where the end of the pass is enough.
     pub(crate) block: Option<BlockHash>,
-    /// The pass is to end with a commit.
-    pub(crate) commits: bool,
+    pub(crate) wish: Wish,
     pub(crate) answer: Answer,
+}
+
+/// What the pass is to end with for somebody who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Whatever it ends with.
+    Tried,
+    /// A commit, where that is little work.
+    Shown,
+    /// A commit.
+    Committed,
 }
 
 /// Where an answer goes; it must not wait for anything.

@@ -353,7 +353,7 @@ impl Mempool {
         if tx.lock_time() == 0 {
             return Ok(true);
         }
-        let median_s = self.base.median_time_past_s(tip.height).map_err(|error| Reject::Store(error.to_string()))?;
+        let median_s = self.base.median_time_past_s(tip.height).map_err(Reject::from)?;
         Ok(locks::is_final(&tx, tip.height + 1, median_s))
     }
 
@@ -363,14 +363,14 @@ impl Mempool {
         let failed = std::cell::RefCell::new(None);
         let mtp_of = |height: u32| {
             self.base.median_time_past_s(height.min(tip.height)).unwrap_or_else(|error| {
-                failed.replace(Some(error.to_string()));
+                failed.replace(Some(error));
                 u32::MAX
             })
         };
         let next = tip.height + 1;
         let heights = coins.iter().map(|coin| coin.height.min(next));
         let reached = locks::sequence_locks_reached(&transaction.tx(), heights, next, mtp_of(tip.height), &mtp_of);
-        failed.into_inner().map_or(Ok(reached), |error| Err(Reject::Store(error)))
+        failed.into_inner().map_or(Ok(reached), |error| Err(error.into()))
     }
 
     /// The coins it spends, and its unconfirmed parents.
@@ -416,7 +416,7 @@ impl Mempool {
     }
 
     fn confirmed(&self, outpoint: &OutPoint) -> Result<Option<Arc<store::CoinBuf>>, Reject> {
-        self.coins.coin(&*self.base, outpoint).map_err(|error| Reject::Store(error.to_string()))
+        Ok(self.coins.coin(&*self.base, outpoint)?)
     }
 
     /// Inputs are missing because it is confirmed already, or for a reason we do not know.

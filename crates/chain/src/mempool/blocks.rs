@@ -9,11 +9,11 @@
 //! Transactions of disconnected blocks come back first. What spends from them here is taken out for the moment and judged
 //! again after them, so that no cluster is ever larger than policy allows. Core joins the clusters and trims them later.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use consensus::connect::COINBASE_MATURITY;
-use primitives::{Block, OutPoint, Transaction, Tx, Txid};
+use primitives::{Block, OutPoint, Transaction, Txid};
 
 use super::accept::{Accept, Terms};
 use super::base::Base;
@@ -35,6 +35,48 @@ pub struct Joined<'a> {
     pub txids: &'a [Txid],
 }
 
+/// Transactions, and whether they have unconfirmed parents.
+type Standing = Vec<(Arc<Entry>, bool)>;
+
+/// What blocks that left the chain had in them.
+pub(super) struct Returning {
+    /// Transactions that may come back, parents before children.
+    pub transactions: Vec<Transaction>,
+    /// How they are judged.
+    pub how: Accept,
+    /// Their outputs, those of coinbases too.
+    outputs: Vec<OutPoint>,
+}
+
+impl Returning {
+    /// Of blocks, the highest first.
+    pub fn of(blocks: &[Block], time_s: u64) -> Returning {
+        let (mut transactions, mut outputs) = (Vec::new(), Vec::new());
+        let mut room = Some(RETURNING_BYTES_MAX);
+        for tx in blocks.iter().rev().flat_map(Block::txs) {
+            let txid = tx.txid();
+            outputs.extend((0..tx.output_count() as u32).map(|vout| OutPoint { txid, vout }));
+            if tx.is_coinbase() {
+                continue;
+            }
+            room = room.and_then(|room| room.checked_sub(tx.raw().len()));
+            if room.is_some() {
+                transactions.push(Transaction::parse(tx.raw()).expect("a transaction of a block parses alone"));
+            }
+        }
+        let how = Accept { bypass_limits: true, announce: false, ..Accept::at(time_s) };
+        Returning { transactions, how, outputs }
+    }
+}
+
+/// What was set aside for them.
+pub(super) struct Aside {
+    /// What spends from them, parents before children.
+    pub waiting: Vec<Arc<Entry>>,
+    /// How it stood.
+    pub standing: Standing,
+}
+
 impl Mempool {
     /// A block was connected; `base` is the chain with it, and perhaps with others that are told next.
     pub fn block_connected(&mut self, joined: &Joined<'_>, base: Arc<dyn Base>, time_s: u64) {
@@ -46,17 +88,8 @@ impl Mempool {
         let confirmed: Vec<Slot> = txids.iter().filter_map(|txid| self.slot(txid)).collect();
         let children: BTreeSet<Slot> = confirmed.iter().flat_map(|&slot| self.node(slot).children.clone()).collect();
         let standing = self.standing(children.into_iter());
-        self.remove(&confirmed, Reason::Block);
-        // What is left and spends the same outputs never will be confirmed.
-        let mut losers: Vec<Slot> = spent.iter().filter_map(|outpoint| self.spender_slot(outpoint)).collect();
-        losers.sort_unstable();
-        losers.dedup();
-        for &slot in &losers {
-            let txid = self.node(slot).entry.txid;
-            self.deltas.remove(&txid);
-        }
-        let losers = self.with_descendants(&losers);
-        self.remove(&losers, Reason::Conflict);
+        let leaving = self.leaving(joined);
+        self.remove_each(&leaving);
         txids.iter().for_each(|txid| {
             self.deltas.remove(txid);
         });
@@ -65,8 +98,7 @@ impl Mempool {
         self.tell(Event::Block { height: tip.height, hash: tip.hash });
     }
 
-    /// Transactions, and whether they have unconfirmed parents.
-    fn standing(&self, slots: impl Iterator<Item = Slot>) -> Vec<(Arc<Entry>, bool)> {
+    fn standing(&self, slots: impl Iterator<Item = Slot>) -> Standing {
         let of = |slot: Slot| (self.node(slot).entry.clone(), !self.node(slot).parents.is_empty());
         slots.map(of).collect()
     }
@@ -83,61 +115,102 @@ impl Mempool {
         }
     }
 
-    /// The chain is another one, and nobody knows by which blocks: everything is judged again by `base`, but for fees
-    /// and scripts.
-    pub fn chain_moved(&mut self, base: Arc<dyn Base>, time_s: u64) {
+    /// What a block takes out, in Core's order: each of its transactions, then whatever else spends what that one spends, and
+    /// never will be confirmed, with all that spends from it.
+    fn leaving(&mut self, joined: &Joined<'_>) -> Vec<(Slot, Reason)> {
+        let mut seen: HashSet<Slot> = joined.txids.iter().filter_map(|txid| self.slot(txid)).collect();
+        let mut leaving = Vec::with_capacity(seen.len());
+        for (tx, txid) in joined.block.txs().zip(joined.txids) {
+            leaving.extend(self.slot(txid).map(|slot| (slot, Reason::Block)));
+            for input in tx.inputs() {
+                let Some(loser) = self.spender_slot(&input.outpoint()).filter(|slot| !seen.contains(slot)) else {
+                    continue;
+                };
+                let txid = self.node(loser).entry.txid;
+                self.deltas.remove(&txid);
+                let mut losers = self.with_descendants(&[loser]);
+                losers.retain(|&slot| seen.insert(slot));
+                losers.sort_by_key(|&slot| self.node(slot).entry.sequence);
+                leaving.extend(losers.into_iter().map(|slot| (slot, Reason::Conflict)));
+            }
+        }
+        leaving
+    }
+
+    /// From now on the chain below is this one; what is here is still to be judged by it.
+    pub(super) fn stand_on(&mut self, base: Arc<dyn Base>) {
         self.base = base;
         self.coins.clear();
-        let all: Vec<Slot> = self.slots().collect();
-        let standing = self.standing(all.iter().copied());
-        let waiting = self.take_out(&all);
-        for entry in waiting {
-            self.put_back(entry);
-        }
+    }
+
+    /// Judges some of those that are here again, but for fees and scripts, with all that spend from them. Those that nobody
+    /// could judge are taken out and returned.
+    pub(super) fn judge_again(&mut self, txids: &[Txid]) -> Vec<Arc<Entry>> {
+        let slots: Vec<Slot> = txids.iter().filter_map(|txid| self.slot(txid)).collect();
+        let standing = self.standing(self.with_descendants(&slots).into_iter());
+        let waiting = self.take_out(&slots);
+        let unjudged = waiting.into_iter().filter_map(|entry| self.put_back(entry)).collect();
+        self.tell_shifted(&standing);
+        unjudged
+    }
+
+    /// All was judged by the chain below, and nobody knows by which blocks it became what it is.
+    pub(super) fn end_move(&mut self, time_s: u64) {
         self.limit(time_s);
         self.note_block(time_s);
-        self.tell_shifted(&standing);
         self.tell_tip();
     }
 
     /// Blocks were disconnected, from the tip down, and perhaps others connected: those are told afterwards, each with
-    /// [`Mempool::block_connected`]. `base` is the chain as it is now.
+    /// [`Mempool::block_connected`]. `base` is the chain as it is now. For who has the mempool alone; others take
+    /// [`super::SharedMempool::blocks_disconnected`].
     pub fn blocks_disconnected(&mut self, blocks: &[Block], base: Arc<dyn Base>, time_s: u64) {
-        self.base = base;
-        self.coins.clear();
-        // The oldest first, so that parents come before children.
-        let returning: Vec<Tx<'_>> = blocks.iter().rev().flat_map(Block::txs).collect();
-        let spending = returning.iter().flat_map(|tx| self.spenders_of(tx)).collect::<Vec<Slot>>();
-        let standing = self.standing(self.with_descendants(&spending).into_iter());
-        let waiting = self.take_out(&spending);
-        let mut room = RETURNING_BYTES_MAX;
-        let how = Accept { bypass_limits: true, announce: false, ..Accept::at(time_s) };
-        for tx in returning.iter().filter(|tx| !tx.is_coinbase()) {
-            let Some(left) = room.checked_sub(tx.raw().len()) else { break };
-            room = left;
-            let transaction = Transaction::parse(tx.raw()).expect("a transaction of a block parses alone");
+        let returning = Returning::of(blocks, time_s);
+        let Aside { waiting, standing } = self.begin_return(&returning, base);
+        for transaction in &returning.transactions {
             // Whatever is refused now was valid in a chain that is gone: nobody is told.
-            let _ = self.accept(&transaction, &how);
+            let _ = self.accept(transaction, &returning.how);
         }
         for entry in waiting {
-            self.put_back(entry);
+            self.put_back(entry).into_iter().for_each(|entry| self.lose(entry, Reason::Reorg));
         }
-        let invalid: Vec<Slot> = self.slots().filter(|&slot| !self.is_still_valid(slot)).collect();
+        let all: Vec<Txid> = self.txids().collect();
+        let invalid = self.invalid_among(&all);
+        self.end_return(&invalid, &standing, time_s);
+    }
+
+    /// What spends from transactions that return is set aside, so that they come first.
+    pub(super) fn begin_return(&mut self, returning: &Returning, base: Arc<dyn Base>) -> Aside {
+        self.stand_on(base);
+        let spending: Vec<Slot> = returning.outputs.iter().filter_map(|outpoint| self.spender_slot(outpoint)).collect();
+        let standing = self.standing(self.with_descendants(&spending).into_iter());
+        Aside { waiting: self.take_out(&spending), standing }
+    }
+
+    /// Those of them that the next block could not hold any more.
+    pub(super) fn invalid_among(&self, txids: &[Txid]) -> Vec<Txid> {
+        let is_invalid = |txid: &&Txid| self.slot(txid).is_some_and(|slot| !self.is_still_valid(slot));
+        txids.iter().filter(is_invalid).copied().collect()
+    }
+
+    /// What the next block could not hold goes, then what there is no room for.
+    pub(super) fn end_return(&mut self, invalid: &[Txid], standing: &Standing, time_s: u64) {
+        let invalid: Vec<Slot> = self.invalid_among(invalid).iter().filter_map(|txid| self.slot(txid)).collect();
         let invalid = self.with_descendants(&invalid);
         self.remove(&invalid, Reason::Reorg);
         self.limit(time_s);
-        self.tell_shifted(&standing);
+        self.tell_shifted(standing);
         self.tell_tip();
+    }
+
+    /// All that are here.
+    pub(super) fn txids(&self) -> impl Iterator<Item = Txid> + '_ {
+        self.slots().map(|slot| self.node(slot).entry.txid)
     }
 
     fn tell_tip(&mut self) {
         let tip = self.base.tip();
         self.tell(Event::Block { height: tip.height, hash: tip.hash });
-    }
-
-    fn spenders_of(&self, tx: &Tx<'_>) -> Vec<Slot> {
-        let txid = tx.txid();
-        (0..tx.output_count() as u32).filter_map(|vout| self.spender_slot(&OutPoint { txid, vout })).collect()
     }
 
     /// Takes transactions and all that spends from them out for the moment, in an order that puts parents first.
@@ -152,8 +225,9 @@ impl Mempool {
         self.apply(plan, Vec::new(), None)
     }
 
-    /// Judges one that was taken out by everything but fees and scripts, and puts it back or tells why it is gone.
-    fn put_back(&mut self, entry: Arc<Entry>) {
+    /// Judges one that was taken out by everything but fees and scripts, and puts it back or tells why it is gone. It is
+    /// returned where the chain below has become another one, so that nobody can judge it.
+    pub(super) fn put_back(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         let terms = Terms { bypass_limits: true, ..Terms::single(&Accept::at(entry.time_s)) };
         let evaluated = self.evaluate(&entry.transaction, &terms, None);
         match evaluated {
@@ -164,17 +238,21 @@ impl Mempool {
                 arrival.quiet = true;
                 self.apply(plan, vec![arrival], None);
             }
-            other => {
-                let reason = match other.map_err(|error| error.reject) {
-                    Err(Reject::TooLargeCluster) => Reason::SizeLimit,
-                    Err(Reject::AlreadyConfirmed) => Reason::Block,
-                    _ => Reason::Reorg,
-                };
-                let sequence = self.next_sequence();
-                self.unbroadcast.remove(&entry.txid);
-                self.tell(Event::Removed { entry, reason, sequence });
-            }
+            other => match other.map_err(|error| error.reject) {
+                Err(Reject::Stale) => return Some(entry),
+                Err(Reject::TooLargeCluster) => self.lose(entry, Reason::SizeLimit),
+                Err(Reject::AlreadyConfirmed) => self.lose(entry, Reason::Block),
+                _ => self.lose(entry, Reason::Reorg),
+            },
         }
+        None
+    }
+
+    /// One that was taken out does not come back.
+    pub(super) fn lose(&mut self, entry: Arc<Entry>, reason: Reason) {
+        let sequence = self.next_sequence();
+        self.unbroadcast.remove(&entry.txid);
+        self.tell(Event::Removed { entry, reason, sequence });
     }
 
     /// Final, unlocked and mature in the next block of the chain as it is now; where the disk fails it stays.

@@ -114,6 +114,16 @@ impl Mempool {
         self.apply(plan, Vec::new(), Some(reason));
     }
 
+    /// Takes out what goes for different reasons, told of in this order.
+    pub(super) fn remove_each(&mut self, leaving: &[(Slot, Reason)]) {
+        if leaving.is_empty() {
+            return;
+        }
+        let slots: Vec<Slot> = leaving.iter().map(|(slot, _)| *slot).collect();
+        let plan = self.plan(&slots, &[], &[]).expect("clusters only get smaller");
+        self.apply_each(plan, Vec::new(), |index| Some(leaving[index].1));
+    }
+
     pub(super) fn slots_of_chunk(&self, key: &ChunkKey) -> Vec<Slot> {
         let cluster = self.cluster(key.cluster);
         let start: u32 = cluster.chunks[..key.index as usize].iter().map(|chunk| chunk.count).sum();

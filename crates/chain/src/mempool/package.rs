@@ -81,6 +81,11 @@ impl<'a> Together<'a> {
     }
 }
 
+/// The verdict on one that passed everything and stays outside.
+fn valid(draft: &Draft) -> (Wtxid, Verdict) {
+    (draft.entry.wtxid, Verdict::Valid(draft.accepted(Vec::new())))
+}
+
 fn views(txs: &[Transaction]) -> Vec<Tx<'_>> {
     txs.iter().map(Transaction::tx).collect()
 }
@@ -114,7 +119,6 @@ impl Mempool {
             Ok((drafts, _, _)) => drafts,
             Err(result) => return Some(result),
         };
-        let valid = |draft: &Draft| (draft.entry.wtxid, Verdict::Valid(draft.accepted(Vec::new())));
         Some(PackageResult { reject: None, txs: drafts.iter().map(valid).collect() })
     }
 
@@ -246,12 +250,16 @@ impl Mempool {
             Err(result) => return Some(Err(result)),
         };
         let mut is_unjudged = false;
-        for draft in &drafts {
+        for (index, draft) in drafts.iter().enumerate() {
             match self.check_scripts(&draft.entry, judged) {
                 Ok(()) => {}
                 Err(Stop::Unjudged) => is_unjudged = true,
                 Err(Stop::Rejected(rejected)) if !is_unjudged => {
-                    return Some(Err(PackageResult::failed(draft.entry.wtxid, rejected)));
+                    let mut result = PackageResult::failed(draft.entry.wtxid, rejected);
+                    // Where packages are only tested, those before it have passed everything, and are told so.
+                    let passed = if terms.package_fees { 0 } else { index };
+                    result.txs.splice(..0, drafts[..passed].iter().map(valid));
+                    return Some(Err(result));
                 }
                 // One before it may fail too, and would be told of instead.
                 Err(Stop::Rejected(_)) => {}

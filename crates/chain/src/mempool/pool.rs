@@ -267,13 +267,23 @@ impl Mempool {
 
     /// Makes a plan true. `reason`: of what it removes; none where it comes back at once and nobody is told.
     pub(super) fn apply(&mut self, plan: Plan, arrivals: Vec<Arrival>, reason: Option<Reason>) -> Vec<Arc<Entry>> {
+        self.apply_each(plan, arrivals, |_| reason)
+    }
+
+    /// The same, with a reason for each that is removed, by its position in the plan.
+    pub(super) fn apply_each(
+        &mut self,
+        plan: Plan,
+        arrivals: Vec<Arrival>,
+        reason: impl Fn(usize) -> Option<Reason>,
+    ) -> Vec<Arc<Entry>> {
         self.changes += 1;
         for &id in &plan.touched {
             self.drop_cluster(id);
         }
         let removed: Vec<Arc<Entry>> = plan.removed.iter().map(|&slot| self.remove_node(slot)).collect();
-        for entry in &removed {
-            let Some(reason) = reason else { continue };
+        for (index, entry) in removed.iter().enumerate() {
+            let Some(reason) = reason(index) else { continue };
             let sequence = self.next_sequence();
             self.unbroadcast.remove(&entry.txid);
             self.tell(Event::Removed { entry: entry.clone(), reason, sequence });

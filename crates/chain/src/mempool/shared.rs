@@ -8,16 +8,25 @@
 //! A reader holds the lock for one question and keeps entries by `Arc`. What it reads is one state: [`Mempool::changes`]
 //! and [`Mempool::tip`] say which.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use consensus::script::CountersTotal;
-use primitives::Transaction;
+use primitives::{Block, Transaction, Txid};
 
 use super::accept::{Accept, Accepted, Others, Rejected};
+use super::base::Base;
+use super::blocks::Returning;
+use super::entry::{Entry, Reason};
 use super::package::{PackageResult, Together};
 use super::pool::Mempool;
 use super::scripts::{Judged, ScriptMemory, Stop};
-use crate::policy::FeeRate;
+use crate::policy::{FeeRate, Reject};
+
+/// Transactions that are judged with the mempool locked, when blocks leave the chain: a millisecond or two.
+const SLICE_TXS: usize = 32;
+/// Those that are only looked at.
+const SLICE_LOOKS: usize = 1_000;
 
 /// A mempool that threads share; cloning it is cheap.
 #[derive(Clone)]
@@ -83,6 +92,76 @@ impl SharedMempool {
         }
     }
 
+    /// As [`Mempool::blocks_disconnected`], but for a few transactions at a time, so that nobody waits long, and with scripts
+    /// judged while the mempool is unlocked. What could not be judged because the chain became another one meanwhile waits
+    /// for `renewed`, the newest chain; none where the node ends.
+    pub fn blocks_disconnected(
+        &self,
+        blocks: &[Block],
+        base: Arc<dyn Base>,
+        time_s: u64,
+        renewed: &mut dyn FnMut() -> Option<Arc<dyn Base>>,
+    ) {
+        let returning = Returning::of(blocks, time_s);
+        let aside = self.write().begin_return(&returning, base);
+        let is_stale = |verdict: &Result<Accepted, Rejected>| {
+            verdict.as_ref().is_err_and(|rejected| rejected.reject == Reject::Stale)
+        };
+        self.in_slices(returning.transactions, renewed, |slice| {
+            // Whatever is refused now was valid in a chain that is gone: nobody is told.
+            let verdicts = self.accept_all(slice, &returning.how);
+            slice.iter().zip(verdicts).filter(|(_, verdict)| is_stale(verdict)).map(|(tx, _)| tx.clone()).collect()
+        });
+        self.put_back(aside.waiting, renewed);
+        let all: Vec<Txid> = self.read().txids().collect();
+        let mut invalid = Vec::new();
+        for slice in all.chunks(SLICE_LOOKS) {
+            invalid.extend(self.read().invalid_among(slice));
+        }
+        self.write().end_return(&invalid, &aside.standing, time_s);
+    }
+
+    /// The chain is another one, and nobody knows by which blocks: everything is judged again by `base`, but for fees and
+    /// scripts. A few at a time; `renewed` as in [`SharedMempool::blocks_disconnected`].
+    pub fn chain_moved(&self, base: Arc<dyn Base>, time_s: u64, renewed: &mut dyn FnMut() -> Option<Arc<dyn Base>>) {
+        self.write().stand_on(base);
+        let all: Vec<Txid> = self.read().txids().collect();
+        let mut unjudged = Vec::new();
+        for slice in all.chunks(SLICE_TXS) {
+            unjudged.extend(self.write().judge_again(slice));
+        }
+        self.put_back(parents_first(unjudged), renewed);
+        self.write().end_move(time_s);
+    }
+
+    fn put_back(&self, waiting: Vec<Arc<Entry>>, renewed: &mut dyn FnMut() -> Option<Arc<dyn Base>>) {
+        let left = self.in_slices(waiting, renewed, |slice| {
+            let mut mempool = self.write();
+            slice.iter().filter_map(|entry| mempool.put_back(entry.clone())).collect()
+        });
+        left.into_iter().for_each(|entry| self.write().lose(entry, Reason::Reorg));
+    }
+
+    /// Deals with items a few at a time. `deal` returns those to be dealt with once more on a newer chain; what is left of
+    /// them when there is none is returned.
+    fn in_slices<T>(
+        &self,
+        mut items: Vec<T>,
+        renewed: &mut dyn FnMut() -> Option<Arc<dyn Base>>,
+        deal: impl Fn(&[T]) -> Vec<T>,
+    ) -> Vec<T> {
+        loop {
+            items = items.chunks(SLICE_TXS).flat_map(&deal).collect();
+            if items.is_empty() {
+                return items;
+            }
+            match renewed() {
+                Some(base) => self.write().stand_on(base),
+                None => return items,
+            }
+        }
+    }
+
     /// The scripts that are to be judged, found before the mempool is locked against others.
     fn prepared(&self, transactions: &[(&Transaction, Accept)]) -> Judged {
         let (mempool, mut judged, mut others) = (self.read(), Judged::default(), Others::new());
@@ -124,4 +203,20 @@ impl SharedMempool {
     pub fn counters(&self) -> CountersTotal {
         self.inner.scripts.counters()
     }
+}
+
+/// The same entries, each after those it spends from.
+fn parents_first(mut entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
+    let mut left: HashSet<Txid> = entries.iter().map(|entry| entry.txid).collect();
+    let mut ordered = Vec::with_capacity(entries.len());
+    while !entries.is_empty() {
+        let waits = |entry: &Arc<Entry>| entry.tx().inputs().any(|input| left.contains(&input.outpoint().txid));
+        let (waiting, ready): (Vec<_>, Vec<_>) = entries.into_iter().partition(waits);
+        ready.iter().for_each(|entry| {
+            left.remove(&entry.txid);
+        });
+        ordered.extend(ready);
+        entries = waiting;
+    }
+    ordered
 }

@@ -12,6 +12,8 @@ use consensus::script::ScriptError;
 use consensus::{BlockError, TxError};
 use primitives::{Txid, Wtxid};
 
+use crate::view::ViewError;
+
 /// What a refusal means to whoever sent the transaction; Core's `TxValidationResult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -113,6 +115,17 @@ pub enum Reject {
     NotValidated,
     /// The disk failed under the coins.
     Store(String),
+    /// The chain was reorganised, and the mempool stands on the one before still: to be asked again in a moment.
+    Stale,
+}
+
+impl From<ViewError> for Reject {
+    fn from(error: ViewError) -> Reject {
+        match error {
+            ViewError::Stale => Reject::Stale,
+            error => Reject::Store(error.to_string()),
+        }
+    }
 }
 
 impl Reject {
@@ -162,7 +175,7 @@ impl Reject {
             }
             Reject::MempoolFull => "mempool full",
             Reject::NotValidated => "package-not-validated",
-            Reject::Store(_) => "store-failed",
+            Reject::Store(_) | Reject::Stale => "store-failed",
         })
     }
 
@@ -189,6 +202,7 @@ impl Reject {
                 format!("tx {txid} (wtxid={wtxid}) did not spend parent's ephemeral dust")
             }
             Reject::Script { place, .. } => place.clone(),
+            Reject::Stale => ViewError::Stale.to_string(),
             _ => String::new(),
         }
     }
@@ -217,7 +231,8 @@ impl Reject {
             | Reject::MaxFeeRate
             | Reject::MissingEphemeralSpends { .. }
             | Reject::NotValidated
-            | Reject::Store(_) => Class::MempoolPolicy,
+            | Reject::Store(_)
+            | Reject::Stale => Class::MempoolPolicy,
             _ => Class::NotStandard,
         }
     }

@@ -17,12 +17,12 @@ use primitives::{Block, Header, Txid};
 use sigs::Engine;
 use stdx::clock::Clock;
 
-use super::followed::Followed;
+use super::followed::{FRESH_LOOK, Followed};
 use crate::estimates::Estimates;
 use crate::handle::{Event, Handle, Phase, TipBlock};
-use crate::mempool::{self, Joined, Mempool, SharedMempool};
+use crate::mempool::{self, Base, Joined, Mempool, SharedMempool};
 use crate::policy::Policy;
-use crate::view::Tip;
+use crate::view::{Tip, View};
 
 /// Bytes of disconnected blocks that are read again; the mempool takes no more of their transactions back.
 const RETURNING_BYTES_MAX: usize = 20_000_000;
@@ -128,7 +128,7 @@ impl Upkeep {
         let tip = Tip { height: *height, hash: Header::decode(header).hash() };
         self.followed.unsettle();
         if tip != self.tip && !(self.is_whole(tip, connected, disconnected) && self.tell(connected, disconnected)) {
-            self.mempool.write().chain_moved(self.handle.view(), self.clock.unix_s());
+            self.move_to(self.handle.view());
         }
         self.tip = tip;
         self.learn();
@@ -156,7 +156,8 @@ impl Upkeep {
     fn tell(&mut self, connected: &[TipBlock], disconnected: &[TipBlock]) -> bool {
         if !disconnected.is_empty() {
             let Some(returning) = self.returning(disconnected) else { return false };
-            self.mempool.write().blocks_disconnected(&returning, self.handle.view(), self.clock.unix_s());
+            let (now_s, view) = (self.clock.unix_s(), self.handle.view());
+            self.mempool.blocks_disconnected(&returning, view, now_s, &mut || self.fresh_view());
         }
         for place in connected {
             let Some(told) = self.told(place) else { return false };
@@ -202,8 +203,27 @@ impl Upkeep {
         }
         self.tip = view.tip();
         self.followed.unsettle();
-        self.mempool.write().chain_moved(view.clone(), self.clock.unix_s());
+        self.move_to(view.clone());
         self.followed.settle(view);
+    }
+
+    /// The mempool moves to a chain that nobody knows the way to.
+    fn move_to(&self, view: Arc<View>) {
+        self.mempool.chain_moved(view, self.clock.unix_s(), &mut || self.fresh_view());
+    }
+
+    /// The newest view once it can be read: while blocks are disconnected, it cannot. None where the node ends.
+    fn fresh_view(&self) -> Option<Arc<dyn Base>> {
+        loop {
+            let view = self.handle.view();
+            if view.is_fresh() {
+                return Some(view);
+            }
+            if self.handle.stopping() {
+                return None;
+            }
+            std::thread::sleep(FRESH_LOOK);
+        }
     }
 
     /// Lets the estimates learn from what has changed since the last time.

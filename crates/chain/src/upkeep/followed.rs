@@ -17,7 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks whether the node ends.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks whether a reorganisation is over; a commit takes some milliseconds.
-const FRESH_LOOK: Duration = Duration::from_millis(2);
+pub(super) const FRESH_LOOK: Duration = Duration::from_millis(2);
 
 struct State {
     /// Of the last tip dealt with.

@@ -204,8 +204,10 @@ pub fn replace(
     path: &Path,
     write: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    let file = disk.open(&unfinished, Open::Truncate)?;
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    let unfinished = Path::new(&unfinished);
+    let file = disk.open(unfinished, Open::Truncate)?;
     let mut offset = 0;
     write(&mut |bytes| {
         file.write_all_at(bytes, offset)?;
@@ -213,6 +215,6 @@ pub fn replace(
         Ok(())
     })?;
     file.sync()?;
-    disk.rename(&unfinished, path)?;
+    disk.rename(unfinished, path)?;
     path.parent().map_or(Ok(()), |folder| disk.sync_dir(folder))
 }

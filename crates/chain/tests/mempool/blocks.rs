@@ -6,7 +6,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use chain::mempool::Event;
+use chain::mempool::{Event, Reason};
 use chain::policy::Policy;
 use primitives::{ScriptHash, Transaction};
 
@@ -28,6 +28,35 @@ fn a_block_takes_its_transactions_and_their_rivals() {
     assert!(world.has(&child) && !world.has(&parent) && !world.has(&loser) && !world.has(&heir));
     assert_eq!(world.pool.details(&child.tx().txid()).unwrap().ancestors.0, 1);
     assert_eq!(world.word(&Draft::new(&[out(&winner, 0)], &[800_000]).tx()), "");
+}
+
+#[test]
+fn what_a_block_takes_out_is_told_in_cores_order() {
+    let mut world = World::new(Policy::default());
+    let [a, b, c, d] = world.coins(1_000_000);
+    let first_loser = Draft::new(&[b], &[990_000]).tx();
+    let confirmed = Draft::new(&[a], &[990_000]).tx();
+    let heir = Draft::new(&[out(&first_loser, 0), d], &[1_900_000]).tx();
+    let last_loser = Draft::new(&[c], &[990_000]).tx();
+    for tx in [&first_loser, &confirmed, &last_loser, &heir] {
+        world.must(tx);
+    }
+    let events = world.pool.subscribe();
+    // The first transaction of the block spends what the last of the losers does.
+    let winner = Draft::new(&[c, b], &[1_800_000]).tx();
+    world.mine(&[winner, confirmed.clone()]);
+    let told: Vec<_> = events
+        .try_iter()
+        .filter_map(|event| match event {
+            Event::Removed { entry, reason, sequence } => Some((entry.txid, reason, sequence)),
+            _ => None,
+        })
+        .collect();
+    let want = [(&last_loser, Reason::Conflict), (&first_loser, Reason::Conflict), (&heir, Reason::Conflict)];
+    let want = want.into_iter().chain([(&confirmed, Reason::Block)]);
+    let first = told[0].2;
+    let want: Vec<_> = want.zip(first..).map(|((tx, reason), number)| (tx.tx().txid(), reason, number)).collect();
+    assert_eq!(told, want);
 }
 
 #[test]

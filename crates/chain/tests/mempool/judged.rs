@@ -9,13 +9,16 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use chain::mempool::{Accept, Accepted, Mempool, PackageResult, Rejected, SharedMempool, Verdict};
-use chain::policy::Policy;
+use chain::mempool::{Accept, Accepted, Base, Event, Mempool, PackageResult, Rejected, SharedMempool, Verdict};
+use chain::policy::{Policy, Reject};
+use chain::{Tip, ViewError};
 use primitives::hash::hash160;
-use primitives::{OutPoint, Transaction};
+use primitives::{OutPoint, Params, Transaction};
 use sigs::{Check, Counters, Engine, EngineName};
 
-use crate::world::{Draft, World, out};
+use store::CoinBuf;
+
+use crate::world::{Draft, World, block, out};
 
 /// Longest wait for the lock; a busy machine may take long, a deadlock takes for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -161,7 +164,8 @@ fn packages_are_judged_with_the_mempool_unlocked() {
     let other = Draft::new(&[coins[5]], &[990_000]).tx();
     let bad = wrong(coins[2], &[], 900_000);
     let tested = stage.shared.test_package(&[other.clone(), bad.clone()], now_s);
-    assert_eq!((words(&tested), stage.rows()), (vec![NULLFAIL.to_owned()], 1));
+    // The first one has passed everything by then, and is told so.
+    assert_eq!((words(&tested), stage.rows()), (vec!["taken".to_owned(), NULLFAIL.to_owned()], 1));
     assert_eq!((words(&stage.shared.test_package(&[bad], now_s)), stage.rows()), (vec![NULLFAIL.to_owned()], 1));
     // A child whose parent nobody needs to judge: both are taken together.
     let child = Draft::new(&[out(&free, 0)], &[900_000]).tx();
@@ -188,4 +192,72 @@ fn what_changes_while_scripts_are_judged_is_seen() {
     }));
     let late = wrong(coins[2], &[coins[4]], 1_999_000);
     assert_eq!(word(&stage.shared.accept(&late, &stage.how())), "insufficient fee");
+}
+
+/// A chain that was reorganised: nothing of it can be read.
+struct Gone(Arc<dyn Base>);
+
+impl Base for Gone {
+    fn tip(&self) -> Tip {
+        self.0.tip()
+    }
+
+    fn params(&self) -> &Params {
+        self.0.params()
+    }
+
+    fn coin(&self, _: &OutPoint) -> Result<Option<CoinBuf>, ViewError> {
+        Err(ViewError::Stale)
+    }
+
+    fn median_time_past_s(&self, height: u32) -> Result<u32, ViewError> {
+        self.0.median_time_past_s(height)
+    }
+}
+
+#[test]
+fn what_returns_is_judged_with_the_mempool_unlocked_and_stays_away_where_it_is_wrong() {
+    let (stage, coins) = Stage::new(60);
+    let good: Vec<Transaction> = coins[60..].iter().map(|coin| Draft::new(&[*coin], &[990_000]).tx()).collect();
+    let bad: Vec<Transaction> = coins[..60].iter().map(|coin| wrong(*coin, &[], 900_000)).collect();
+    let txs: Vec<Transaction> = good.iter().chain(&bad).cloned().collect();
+    let child = Draft::new(&[out(&good[59], 0)], &[980_000]).tx();
+    let base: Arc<dyn Base> = Arc::new(stage.world.ledger.clone());
+    let (block, _) = block(1, &txs);
+    stage.shared.blocks_disconnected(&[block], base, stage.world.now_s, &mut || None);
+    assert_eq!((stage.shared.read().len(), stage.rows()), (60, 60));
+    assert!(stage.engine.calls.load(Ordering::SeqCst) > 1, "not all at once");
+    assert!(stage.shared.accept(&child, &stage.how()).is_ok());
+}
+
+#[test]
+fn nothing_is_lost_where_the_chain_moves_on_while_the_mempool_follows() {
+    let (stage, coins) = Stage::new(40);
+    let (now_s, how) = (stage.world.now_s, stage.how());
+    let txs: Vec<Transaction> = coins[40..].iter().map(|coin| Draft::new(&[*coin], &[990_000]).tx()).collect();
+    let children: Vec<Transaction> = txs.iter().map(|tx| Draft::new(&[out(tx, 0)], &[980_000]).tx()).collect();
+    let base: Arc<dyn Base> = Arc::new(stage.world.ledger.clone());
+    let gone: Arc<dyn Base> = Arc::new(Gone(base.clone()));
+    let (block, _) = block(1, &txs);
+    let mut asked = 0;
+    let mut renewed = |base: &Arc<dyn Base>| {
+        asked += 1;
+        Some(base.clone())
+    };
+    stage.shared.blocks_disconnected(std::slice::from_ref(&block), gone.clone(), now_s, &mut || renewed(&base));
+    assert_eq!((stage.shared.read().len(), asked), (40, 1));
+    assert!(children.iter().all(|child| stage.shared.accept(child, &how).is_ok()));
+    let (events, mut asked) = (stage.shared.write().subscribe(), 0);
+    let mut renewed = || {
+        asked += 1;
+        Some(base.clone())
+    };
+    stage.shared.chain_moved(gone.clone(), now_s, &mut renewed);
+    assert_eq!((stage.shared.read().len(), asked), (80, 1));
+    let removed = events.try_iter().filter(|event| matches!(event, Event::Removed { .. })).count();
+    assert_eq!(removed, 0);
+    // A transaction that comes meanwhile gets no verdict but this one.
+    stage.shared.chain_moved(gone, now_s, &mut || None);
+    assert!(stage.shared.read().is_empty(), "the node ends");
+    assert_eq!(stage.shared.accept(&txs[0], &how).unwrap_err().reject, Reject::Stale);
 }

@@ -24,6 +24,8 @@ const FEELER_INTERVAL: Duration = Duration::from_secs(2 * 60);
 const EXTRA_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// Time between two attempts at what the user asked for; Core's wait is a minute.
 const ADDED_INTERVAL: Duration = Duration::from_secs(60);
+/// Connections to what the user adds at most; Core's `MAX_ADDNODE_CONNECTIONS`.
+const ADDED_MAX: usize = 8;
 /// Connections asked for once that wait to be opened; more are forgotten.
 const ASKED_MAX: usize = 100;
 /// Addresses looked at for one connection; Core's 100.
@@ -106,6 +108,8 @@ pub struct Dialler {
     asked: VecDeque<Dial>,
     anchors: Vec<PeerAddress>,
     added: Vec<Added>,
+    /// Connections to them at most.
+    added_max: usize,
     reachable: Reachable,
     required: Services,
     groups: Groups,
@@ -121,6 +125,7 @@ impl Dialler {
             asked: VecDeque::new(),
             anchors,
             added: Vec::new(),
+            added_max: ADDED_MAX,
             reachable,
             required,
             groups: Groups::default(),
@@ -133,6 +138,13 @@ impl Dialler {
     #[must_use]
     pub fn grouped(mut self, groups: Groups) -> Dialler {
         self.groups = groups;
+        self
+    }
+
+    /// So many connections by the user's own list (`connect`) come on top of those he adds.
+    #[must_use]
+    pub fn beside(mut self, listed: usize) -> Dialler {
+        self.added_max = ADDED_MAX + listed;
         self
     }
 
@@ -204,6 +216,9 @@ impl Dialler {
 
     fn next_added(&mut self, connected: &[Connected], now: Moment) -> Option<Dial> {
         let is_there = |text: &str| connected.iter().any(|one| one.added.as_deref() == Some(text));
+        if self.added.iter().filter(|added| is_there(&added.text)).count() >= self.added_max {
+            return None;
+        }
         let is_due = |last: &Option<Moment>| last.is_none_or(|last| now.since(&last) >= ADDED_INTERVAL);
         let added = self.added.iter_mut().find(|added| !is_there(&added.text) && is_due(&added.last))?;
         added.last = Some(now);
@@ -399,6 +414,25 @@ mod tests {
         assert_eq!(again.map(|dial| dial.to), Some(Destination::Added("1.2.3.4:8333".to_owned())));
         assert!(dialler.remove("1.2.3.4:8333") && dialler.remove("node.example") && !dialler.remove("x"));
         assert_eq!(dialler.next(&[], &mut book, NOW.after(Duration::from_secs(600)), &mut random), None);
+    }
+
+    #[test]
+    fn eight_of_those_that_the_user_adds_are_connected_to_at_once() {
+        let mut random = Random::new(6);
+        let mut book = book(std::iter::empty(), &mut random);
+        let mut dialler = dialler(Targets::NONE);
+        (0..12).for_each(|n| assert!(dialler.add(&format!("1.2.3.{n}:8333"), false)));
+        let mut connected = fill(&mut dialler, &mut book, NOW, &mut random);
+        assert_eq!(connected.len(), 8);
+        // One that ends makes room for one that waits; who connected to us or was asked for once takes none.
+        connected.remove(3);
+        connected.push(Connected { endpoint: None, added: Some("once:1".to_owned()), kind: ConnectionKind::Manual });
+        let next = dialler.next(&connected, &mut book, NOW, &mut random).unwrap();
+        assert_eq!(next.to, Destination::Added("1.2.3.8:8333".to_owned()));
+        // All that the settings list are connected to, and eight more.
+        let mut dialler = self::dialler(Targets::NONE).beside(12);
+        (0..30).for_each(|n| assert!(dialler.add(&format!("1.2.3.{n}:8333"), false)));
+        assert_eq!(fill(&mut dialler, &mut book, NOW, &mut random).len(), 20);
     }
 
     #[test]

@@ -173,41 +173,43 @@ impl Gossip {
         now: Moment,
         entropy: &mut dyn Entropy,
     ) -> Vec<(PeerId, Vec<PeerAddress>)> {
-        let mut due = Vec::new();
-        for (id, listener) in &mut self.listeners {
-            if let Some(services) = services
-                && listener.next_own.is_none_or(|next| now >= next)
-            {
-                listener.next_own = Some(now.after(entropy::exponential(entropy, OWN_INTERVAL)));
-                let own = self.own.iter().map(|(endpoint, _)| PeerAddress {
-                    time_s: now.unix_s as u32,
-                    services,
-                    endpoint: *endpoint,
-                });
-                listener.queue.extend(own);
-            }
-            if listener.queue.is_empty() {
-                continue;
-            }
-            let next = *listener.next_tell.get_or_insert(now.after(entropy::exponential(entropy, TELL_INTERVAL)));
-            if now < next {
-                continue;
-            }
-            listener.next_tell = None;
-            let mut addresses = std::mem::take(&mut listener.queue);
-            addresses.truncate(ADDRESSES_MAX);
-            // Several may have told the same one while it waited.
-            addresses.retain(|address| {
-                let is_news =
-                    !listener.knows(&address.endpoint) || self.own.iter().any(|(own, _)| *own == address.endpoint);
-                listener.learn(address.endpoint);
-                is_news
-            });
-            if !addresses.is_empty() {
-                due.push((*id, addresses));
-            }
+        let ids: Vec<PeerId> = self.listeners.keys().copied().collect();
+        let due = ids.into_iter().map(|id| (id, self.due_of(id, services, now, entropy)));
+        due.filter(|(_, addresses)| !addresses.is_empty()).collect()
+    }
+
+    /// The same for one peer.
+    pub fn due_of(
+        &mut self,
+        id: PeerId,
+        services: Option<Services>,
+        now: Moment,
+        entropy: &mut dyn Entropy,
+    ) -> Vec<PeerAddress> {
+        let Some(listener) = self.listeners.get_mut(&id) else { return Vec::new() };
+        if let Some(services) = services
+            && listener.next_own.is_none_or(|next| now >= next)
+        {
+            listener.next_own = Some(now.after(entropy::exponential(entropy, OWN_INTERVAL)));
+            let time_s = now.unix_s as u32;
+            let own = self.own.iter().map(|(endpoint, _)| PeerAddress { time_s, services, endpoint: *endpoint });
+            listener.queue.extend(own);
         }
-        due
+        // The clock runs whether there is something to tell or not: when it is due says nothing about what came when.
+        if listener.next_tell.is_some_and(|next| now < next) {
+            return Vec::new();
+        }
+        listener.next_tell = Some(now.after(entropy::exponential(entropy, TELL_INTERVAL)));
+        let mut addresses = std::mem::take(&mut listener.queue);
+        addresses.truncate(ADDRESSES_MAX);
+        // Several may have told the same one while it waited.
+        addresses.retain(|address| {
+            let is_news =
+                !listener.knows(&address.endpoint) || self.own.iter().any(|(own, _)| *own == address.endpoint);
+            listener.learn(address.endpoint);
+            is_news
+        });
+        addresses
     }
 }
 
@@ -254,6 +256,17 @@ mod tests {
         assert!(told.iter().all(|(id, one)| *one == address(1) && ![3, 4, 5].contains(&id.0)));
         gossip.told(PeerId(6), &[address(1)], NOW, &mut random);
         assert!(hour(&mut gossip, &mut random).is_empty(), "who was told is not told again");
+    }
+
+    #[test]
+    fn the_time_of_telling_does_not_follow_from_the_time_of_hearing() {
+        let (mut gossip, mut random) = gossip(3, vec![]);
+        assert!(gossip.due(None, NOW, &mut random).is_empty());
+        gossip.told(PeerId(0), &[address(1)], NOW, &mut random);
+        // Nobody looked in between: what is due is told all the same, to each when it is looked at.
+        let later = NOW.after(Duration::from_secs(1_800));
+        assert_eq!(gossip.due_of(PeerId(1), None, later, &mut random), [address(1)]);
+        assert_eq!(gossip.due(None, later, &mut random), [(PeerId(2), vec![address(1)])]);
     }
 
     #[test]

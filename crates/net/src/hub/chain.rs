@@ -137,4 +137,10 @@ pub trait Chain {
     fn take_checked(&mut self, from: PeerId, block: CheckedBlock) -> bool {
         self.take_block(from, *block.hash(), block.block().bytes().to_vec())
     }
+    /// [`Judgement::Tried`] comes once more for a block, when whoever asks about the chain is answered with it. False where that
+    /// is so already.
+    fn show(&mut self, hash: &BlockHash) -> bool {
+        let _ = hash;
+        false
+    }
 }

@@ -193,6 +193,7 @@ impl<C: Chain> Hub<C> {
         let mut events = Vec::new();
         if let Some(talk) = self.talks.get_mut(&id) {
             talk.peer.receive(bytes, now, entropy, &mut events);
+            self.window.growing(id.0, talk.peer.unfinished_bytes() as u64, now.monotonic.as_millis() as u64);
         }
         self.take_events(id, events);
         self.serve(id);

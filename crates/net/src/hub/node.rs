@@ -185,6 +185,17 @@ impl Chain for NodeChain {
         let answer = self.answer(*block.hash(), block.block().bytes().len());
         self.handle.submit_checked(block, WorkProof::Proven, answer)
     }
+
+    fn show(&mut self, hash: &BlockHash) -> bool {
+        let is_shown = self.handle.header(hash).is_some_and(|header| header.is_active);
+        if !is_shown {
+            let (judgements, hash) = (self.judgements.clone(), *hash);
+            self.handle.when_shown(hash, move || {
+                let _ = judgements.send((hash, Judgement::Tried));
+            });
+        }
+        !is_shown
+    }
 }
 
 impl NodeChain {

@@ -21,8 +21,9 @@ use crate::wire::Message;
 
 /// Longest time a message waits for a block: one that takes longer is not worth the peer's patience.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Blocks of one peer that are waited for, the last ones: they are tried in order, more or less.
-const OPEN_MAX: usize = 16;
+/// Blocks of one peer that are waited for, the last ones. All that the chain's queue has room for, but for the smallest ones:
+/// any of them may be the one that those after it wait for.
+const OPEN_MAX: usize = 4_096;
 /// Messages that wait before the peer is not read from.
 const HELD_MAX: usize = 64;
 
@@ -33,6 +34,8 @@ pub(super) struct Order {
     open: VecDeque<(BlockHash, Moment)>,
     /// What came after them.
     held: VecDeque<Message>,
+    /// The last block since the last ping.
+    last: Option<BlockHash>,
 }
 
 impl Order {
@@ -51,20 +54,24 @@ impl<C: Chain> Hub<C> {
             talk.order.open.pop_front();
         }
         talk.order.open.push_back((hash, now));
+        talk.order.last = Some(hash);
         talk.peer.set_busy(true);
     }
 
     /// A block was tried.
     pub(super) fn tried(&mut self, hash: &BlockHash) {
         for talk in self.talks.values_mut() {
-            talk.order.open.retain(|(open, _)| open != hash);
+            // They are tried in order, more or less: it is one of the first.
+            if let Some(at) = talk.order.open.iter().position(|(open, _)| open == hash) {
+                talk.order.open.remove(at);
+            }
         }
     }
 
     /// Deals with a message, now or when its turn comes.
     pub(super) fn take_in_order(&mut self, id: PeerId, message: Message) {
         let Some(talk) = self.talks.get(&id) else { return };
-        if talk.order.held.is_empty() && !self.must_wait(id, &message) {
+        if talk.order.held.is_empty() && self.may_pass(id, &message) {
             return self.take_message(id, message);
         }
         // What only brings something waits for nothing, or a download would go one block at a time.
@@ -91,12 +98,33 @@ impl<C: Chain> Hub<C> {
         waits && (!talk.order.open.is_empty() || (!brings_txs && self.has_txs_of(id)))
     }
 
+    /// True for a message whose turn it is. Far below the best headers blocks are committed many at a time: before a ping is
+    /// answered, the last block before it is asked to be shown, and waited for once more.
+    fn may_pass(&mut self, id: PeerId, message: &Message) -> bool {
+        if self.must_wait(id, message) {
+            return false;
+        }
+        let is_ping = matches!(message, Message::Ping(_));
+        let Some(talk) = self.talks.get_mut(&id).filter(|_| is_ping) else { return true };
+        let Some(last) = talk.order.last.take() else { return true };
+        let waits = self.chain.show(&last);
+        if waits && let Some(talk) = self.talks.get_mut(&id) {
+            talk.order.open.push_back((last, self.now));
+        }
+        !waits
+    }
+
     /// Deals with what need not wait any longer.
     pub(super) fn release(&mut self) {
         let now = self.now;
         for id in self.ids() {
             if let Some(talk) = self.talks.get_mut(&id) {
-                talk.order.open.retain(|(_, since)| now.since(since) < WAIT_MAX);
+                let is_over = |open: &VecDeque<(BlockHash, Moment)>| {
+                    open.front().is_some_and(|(_, since)| now.since(since) >= WAIT_MAX)
+                };
+                while is_over(&talk.order.open) {
+                    talk.order.open.pop_front();
+                }
             }
             while let Some(message) = self.next_in_order(id) {
                 self.take_message(id, message);
@@ -109,10 +137,11 @@ impl<C: Chain> Hub<C> {
     }
 
     fn next_in_order(&mut self, id: PeerId) -> Option<Message> {
-        let first = self.talks.get(&id)?.order.held.front()?;
-        if self.must_wait(id, first) {
-            return None;
+        let first = self.talks.get_mut(&id)?.order.held.pop_front()?;
+        if self.may_pass(id, &first) {
+            return Some(first);
         }
-        self.talks.get_mut(&id)?.order.held.pop_front()
+        self.talks.get_mut(&id)?.order.held.push_front(first);
+        None
     }
 }

@@ -789,6 +789,53 @@ fn a_tip_is_told_of_though_another_header_of_as_much_work_came_first() {
 }
 
 #[test]
+fn a_ping_is_answered_when_all_blocks_before_it_are_tried_and_the_last_is_shown() {
+    let mut stage = Stage::new(28);
+    let who = stage.join(ConnectionKind::Inbound);
+    let mut chain = vec![crate::hub::Chain::tip(stage.hub.chain())];
+    let mut blocks = Vec::new();
+    for mark in 1..=40 {
+        let (header, bytes) = mine(chain.last().unwrap(), [mark, 1, 1, 1], &[]);
+        stage.say(who, &Message::Headers(vec![header]));
+        chain.push(crate::hub::Chain::find(stage.hub.chain(), &header.hash()).unwrap());
+        blocks.push((header.hash(), bytes));
+    }
+    for (_, bytes) in &blocks {
+        stage.say(who, &Message::Block(BlockBytes::new(bytes.clone()).unwrap()));
+    }
+    let last = blocks.last().unwrap().0;
+    stage.hub.chain_mut().unshown.insert(last);
+    stage.say(who, &Message::Ping(Some(5)));
+    // What follows the ping is answered after it.
+    let request = LocatorRequest { protocol: 70_016, locator: vec![chain[0].hash], stop: last };
+    stage.say(who, &Message::GetHeaders(request));
+    stage.strangers[who].heard.clear();
+    let answers = |stage: &mut Stage| {
+        stage
+            .heard(who, |message| matches!(message, Message::Headers(headers) if !headers.is_empty()).then_some(()))
+            .len()
+    };
+    // The first block is tried last, as where a thread of the pool was held up.
+    stage.hub.chain_mut().waiting.rotate_left(1);
+    let first = stage.hub.chain_mut().waiting.pop_back().unwrap();
+    stage.try_blocks();
+    assert_eq!(answers(&mut stage), 0, "those above the first could not be connected");
+    stage.hub.chain_mut().waiting.push_back(first);
+    stage.try_blocks();
+    assert_eq!(answers(&mut stage), 0, "it is not shown yet");
+    stage.hub.chain_mut().unshown.clear();
+    stage.hub.judged(&last, Judgement::Tried, stage.now);
+    stage.carry();
+    assert_eq!(answers(&mut stage), 1);
+    // Nothing came since: nothing to wait for.
+    stage.hub.chain_mut().unshown.insert(last);
+    stage.say(who, &Message::Ping(Some(6)));
+    let request = LocatorRequest { protocol: 70_016, locator: vec![chain[0].hash], stop: last };
+    stage.say(who, &Message::GetHeaders(request));
+    assert_eq!(answers(&mut stage), 1);
+}
+
+#[test]
 fn parts_of_a_block_told_of_early_are_served_though_it_turned_out_to_be_bad() {
     let mut stage = Stage::new(24);
     let (source, sink) = (stage.join_for_blocks(), stage.join_for_blocks());

@@ -254,8 +254,17 @@ impl Peer {
         }
         let before = self.queue.len();
         self.transport.send(message, self.queue.tail());
-        log::trace!(target: "net", "sending {} peer={}", message.command(), self.setup.id.0);
+        if log::log_enabled!(target: "net", log::Level::Trace) {
+            let mut payload = Vec::new();
+            message.encode(&mut payload);
+            log::trace!(target: "net", "sending {} ({} bytes) peer={}", message.command(), payload.len(), self.setup.id.0);
+        }
         self.statistics.sent.count(Some(message.command()), self.queue.len() - before);
+    }
+
+    /// Bytes that have come of a message that is not complete.
+    pub fn unfinished_bytes(&self) -> usize {
+        self.transport.unfinished_bytes()
     }
 
     /// Takes bytes that came.

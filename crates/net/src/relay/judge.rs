@@ -3,6 +3,8 @@
 //! In:     a [`SharedMempool`]; jobs of the hub.
 //! Out:    answers; verdicts, for [`crate::hub::Hub::txs_judged`].
 //! Fails:  never.
+//!
+//! Between a reorganisation and the mempool's turn its coins cannot be read.
 
 use std::sync::Arc;
 
@@ -35,6 +37,26 @@ pub fn judge(mempool: &SharedMempool, jobs: Vec<TxJob>, time_s: u64) -> Vec<(TxJ
         (job, TxVerdict::Package(result))
     };
     alone.chain(packages.into_iter().map(together)).collect()
+}
+
+/// The same, and again where the chain was reorganised under the mempool, until the mempool has followed or `pause` says that
+/// it is not to be waited for any longer: no verdict, and nothing to remember against a transaction.
+pub fn judge_followed(
+    mempool: &SharedMempool,
+    mut jobs: Vec<TxJob>,
+    time_s: u64,
+    mut pause: impl FnMut() -> bool,
+) -> Vec<(TxJob, TxVerdict)> {
+    let mut judged = Vec::new();
+    loop {
+        let (stale, done): (Vec<_>, Vec<_>) = judge(mempool, jobs, time_s).into_iter().partition(|(_, v)| v.is_stale());
+        judged.extend(done);
+        if stale.is_empty() || !pause() {
+            judged.extend(stale);
+            return judged;
+        }
+        jobs = stale.into_iter().map(|(job, _)| job).collect();
+    }
 }
 
 fn offer(entry: &Arc<Entry>) -> Offer {
@@ -107,5 +129,60 @@ impl Pool for SharedMempool {
             Some((Ids { txid: entry.txid, wtxid }, entry.transaction.clone()))
         };
         found.into_iter().filter_map(transaction).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chain::mempool::Base;
+    use chain::policy::Reject;
+    use chain::{Tip, ViewError};
+    use primitives::{OutPoint, Params};
+    use store::CoinBuf;
+
+    use super::*;
+    use crate::hub::stranger_tests::simple;
+    use crate::peer::PeerId;
+    use crate::trials::network_tests::{Ledger, pool};
+
+    /// A chain that was reorganised: its coins cannot be read.
+    struct Gone(Ledger);
+
+    impl Base for Gone {
+        fn tip(&self) -> Tip {
+            self.0.tip()
+        }
+        fn params(&self) -> &Params {
+            self.0.params()
+        }
+        fn coin(&self, _: &OutPoint) -> Result<Option<CoinBuf>, ViewError> {
+            Err(ViewError::Stale)
+        }
+        fn median_time_past_s(&self, height: u32) -> Result<u32, ViewError> {
+            self.0.median_time_past_s(height)
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_judge_is_judged_again_when_the_mempool_has_followed() {
+        let mempool = pool(10);
+        let leave = || mempool.chain_moved(Arc::new(Gone(Ledger::new(10))), 1, &mut || None);
+        let job = |number| TxJob::One { tx: simple(number), from: PeerId(1), is_orphan: false };
+        leave();
+        let mut pauses = 0;
+        let verdicts = judge_followed(&mempool, vec![job(1), job(2)], 1, || {
+            pauses += 1;
+            if pauses == 3 {
+                mempool.chain_moved(Arc::new(Ledger::new(10)), 1, &mut || None);
+            }
+            true
+        });
+        assert_eq!((verdicts.len(), pauses, mempool.read().len()), (2, 3, 2));
+        assert!(verdicts.iter().all(|(_, verdict)| matches!(verdict, TxVerdict::One(Ok(_)))));
+        // Whoever stops waiting says so, and not that the transaction is bad.
+        leave();
+        let verdicts = judge_followed(&mempool, vec![job(3)], 1, || false);
+        let TxVerdict::One(Err(rejected)) = &verdicts[0].1 else { panic!("the chain cannot be read") };
+        assert_eq!(rejected.reject, Reject::Stale);
     }
 }

@@ -25,7 +25,7 @@ pub use backlog::Backlog;
 pub use download::{Announcer, Download, Rejection, Route};
 pub use extra::ExtraTxs;
 pub use fee_filter::{FeeFilter, FeeSteps};
-pub use judge::judge;
+pub use judge::{judge, judge_followed};
 pub use newest::{Newest, tx_ids};
 pub use pool::{NoPool, Offer, Pool};
 pub use queue::{TxJob, TxQueue, TxVerdict};

@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use chain::mempool::{Accepted, PackageResult, Rejected};
+use chain::mempool::{Accepted, PackageResult, Rejected, Verdict};
+use chain::policy::Reject;
 use primitives::{Transaction, Txid, Wtxid};
 
 use super::requests::TxName;
@@ -75,6 +76,19 @@ pub enum TxVerdict {
     One(Result<Accepted, Rejected>),
     /// Of a parent and its child.
     Package(PackageResult),
+}
+
+impl TxVerdict {
+    /// True where nobody could judge, since the mempool had not followed the chain.
+    pub fn is_stale(&self) -> bool {
+        let of = |rejected: &Rejected| rejected.reject == Reject::Stale;
+        match self {
+            TxVerdict::One(verdict) => verdict.as_ref().is_err_and(of),
+            TxVerdict::Package(result) => {
+                result.txs.iter().any(|(_, verdict)| matches!(verdict, Verdict::Invalid(rejected) if of(rejected)))
+            }
+        }
+    }
 }
 
 #[derive(Default)]

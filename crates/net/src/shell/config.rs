@@ -81,6 +81,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Most connections others may make.
     pub inbound_max: usize,
+    /// Most of them that want transactions.
+    pub inbound_relay_max: usize,
     /// Most of them from one network group.
     pub inbound_per_group_max: usize,
     /// Connections are encrypted where the other side can (BIP 324).
@@ -120,6 +122,8 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(5),
             // Core's 125 connections less those it makes itself.
             inbound_max: 114,
+            // Core's `DEFAULT_FULL_RELAY_INBOUND_PCT` is 50.
+            inbound_relay_max: 57,
             inbound_per_group_max: 16,
             encrypts: true,
             dns_seeds: true,

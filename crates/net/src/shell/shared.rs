@@ -100,6 +100,8 @@ pub struct State<C> {
     /// False where the user wants no connections for now.
     pub active: bool,
     pub groups: Groups,
+    /// Of those who connected, how many may want transactions.
+    pub inbound_relay_max: usize,
     pub received_bytes: u64,
     pub sent_bytes: u64,
     answers: Answers,
@@ -196,6 +198,7 @@ impl<C: Chain> State<C> {
         State {
             active: true,
             groups,
+            inbound_relay_max: usize::MAX,
             received_bytes: 0,
             sent_bytes: 0,
             gossip,
@@ -238,16 +241,22 @@ impl<C: Chain> State<C> {
 
     pub fn receive(&mut self, id: PeerId, bytes: &[u8], now: Moment) {
         self.received_bytes += bytes.len() as u64;
+        // What is due goes out before what answers these bytes.
+        let addresses = self.gossip.due_of(id, self.services_told(), now, &mut *self.entropy);
+        self.hub.tell_addresses(id, &addresses);
         self.hub.receive(id, bytes, now, &mut *self.entropy);
     }
 
     pub fn tick(&mut self, now: Moment) {
         self.hub.tick(now, &mut *self.entropy);
-        // Who has no recent blocks to offer does not call others to himself.
-        let services = (!self.hub.chain().is_initial_download()).then_some(self.hub.local().services);
-        for (id, addresses) in self.gossip.due(services, now, &mut *self.entropy) {
+        for (id, addresses) in self.gossip.due(self.services_told(), now, &mut *self.entropy) {
             self.hub.tell_addresses(id, &addresses);
         }
+    }
+
+    /// Our services where we may be told of: who has no recent blocks to offer does not call others to himself.
+    fn services_told(&self) -> Option<Services> {
+        (!self.hub.chain().is_initial_download()).then_some(self.hub.local().services)
     }
 
     /// The next connection to open, entered as one on its way; its number is to be given to [`State::dialled`].
@@ -445,11 +454,15 @@ impl<C: Chain> State<C> {
         }
     }
 
-    /// Notes connections of ours whose handshake is done.
+    /// Notes connections whose handshake is done.
     fn take_ready(&mut self, now: Moment) {
+        let mut relaying = Vec::new();
         for (id, door) in self.doors.iter_mut().filter(|(_, door)| !door.was_ready) {
             let Some(peer) = self.hub.peer(*id).filter(|peer| peer.is_ready()) else { continue };
             door.was_ready = true;
+            if door.kind == ConnectionKind::Inbound && peer.relays_txs() {
+                relaying.push(*id);
+            }
             if let (true, Some(version)) = (door.kind.is_outbound(), &peer.features().version) {
                 self.book.set_services(&door.remote, version.services);
                 self.book.good(&door.remote, now.unix_s);
@@ -459,5 +472,23 @@ impl<C: Chain> State<C> {
                 self.gossip.join(*id, true);
             }
         }
+        relaying.into_iter().for_each(|id| self.bound_relaying(id, now));
+    }
+
+    /// Where too many of those who connected want transactions, one of them makes room for the newest, or that one goes (Core:
+    /// `MaybeDisconnectForTxRelayCapacity`).
+    fn bound_relaying(&mut self, newest: PeerId, now: Moment) {
+        let mut relaying = self.candidates();
+        relaying.retain(|candidate| candidate.is_inbound && candidate.relays_txs);
+        if relaying.len() <= self.inbound_relay_max {
+            return;
+        }
+        relaying.retain(|candidate| candidate.id != newest);
+        let leaving = select_to_evict(relaying).unwrap_or(newest);
+        if leaving == newest {
+            let id = newest.0;
+            log::debug!(target: "net", "failed to find a tx-relaying eviction candidate - connection dropped, peer={id}");
+        }
+        self.hub.close(leaving, End::ClosedByUs("made room"), now);
     }
 }

@@ -68,7 +68,9 @@ impl<C: Chain + Send + 'static> Shell<C> {
         let mut files = files::read(config.directory.as_deref(), params.magic, &config.groups, now_s, &mut *entropy);
         files.bans.sweep(now_s);
         let dialler = Dialler::new(config.targets, files.anchors, config.reachable, hub.local().required);
-        let mut dialler = dialler.grouped(config.groups.clone());
+        // Without targets the list of the settings is what there is to connect to.
+        let listed = if config.targets == Targets::NONE { config.added.len() } else { 0 };
+        let mut dialler = dialler.grouped(config.groups.clone()).beside(listed);
         config.added.iter().for_each(|text| {
             dialler.add(text, config.encrypts);
         });
@@ -80,6 +82,7 @@ impl<C: Chain + Send + 'static> Shell<C> {
         }
         let groups = config.groups.clone();
         let mut state = State::new(hub, files.book, files.bans, dialler, gossip, groups, entropy);
+        state.inbound_relay_max = config.inbound_relay_max;
         files.remarks.into_iter().for_each(|line| state.remark(line));
         if config.tor.is_some() {
             let listener = bind(&SocketAddr::from(([127, 0, 0, 1], 0)))?;

@@ -81,7 +81,7 @@ impl Window {
         let compared = rates.len() >= COMPARED_PEERS_MIN && line_is_bound;
         let mut parted = Vec::new();
         for (&id, peer) in &self.peers {
-            let silent_ms = if !peer.orders.is_empty() { now_ms.saturating_sub(peer.heard_ms) } else { 0 };
+            let silent_ms = peer.silent_ms(now_ms);
             let shown = peer.blocks >= JUDGED_AFTER_BLOCKS
                 && peer.began_ms.is_some_and(|began_ms| now_ms >= began_ms + JUDGED_AFTER_MS);
             let rate = peer.rate_per_s().filter(|_| compared && shown);

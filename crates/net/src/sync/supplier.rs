@@ -12,6 +12,11 @@ use super::window::Limits;
 pub(super) const FIRST_ORDER_BLOCKS: usize = 2;
 /// Time a peer whose rate is not known is given for a block.
 pub(super) const FIRST_ORDER_MS: u64 = 1_000;
+/// What has to come of a message for its sender to count as alive.
+const PIECE_BYTES: u64 = 16 * 1024;
+/// Longest time that pieces count without a whole block; Core's timeout for a block (`BLOCK_DOWNLOAD_TIMEOUT_BASE`).
+const GROWING_MS_MAX: u64 = 10 * 60 * 1_000;
+
 /// One peer.
 pub(super) struct Peer {
     /// Highest block of our best headers it is known to have.
@@ -27,6 +32,9 @@ pub(super) struct Peer {
     pub room: usize,
     /// When its last block came, or its first order after a pause went out.
     pub heard_ms: u64,
+    /// When a good piece of a message that is on its way came last, and how much of the message was here then.
+    pub grown_ms: u64,
+    pub grown_bytes: u64,
     /// Bytes and milliseconds of its deliveries, old ones fading.
     pub bytes: u64,
     pub ms: u64,
@@ -46,6 +54,8 @@ impl Peer {
             orders: Vec::new(),
             room: FIRST_ORDER_BLOCKS,
             heard_ms: 0,
+            grown_ms: 0,
+            grown_bytes: 0,
             bytes: 0,
             ms: 0,
             began_ms: None,
@@ -66,6 +76,26 @@ impl Peer {
     /// None before a block has come.
     pub fn rate_per_s(&self) -> Option<u64> {
         (self.ms > 0).then(|| (self.bytes * 1000 / self.ms).max(1))
+    }
+
+    /// `bytes` are here of a message that is on its way; 0 between two messages.
+    pub fn growing(&mut self, bytes: u64, now_ms: u64) {
+        if bytes >= self.grown_bytes + PIECE_BYTES {
+            self.grown_ms = now_ms;
+        } else if bytes >= self.grown_bytes {
+            return;
+        }
+        self.grown_bytes = bytes;
+    }
+
+    /// For how long it has shown no life while blocks were on order: a large block on a slow line takes minutes, and is alive
+    /// as long as it grows, up to a time.
+    pub fn silent_ms(&self, now_ms: u64) -> u64 {
+        if self.orders.is_empty() {
+            return 0;
+        }
+        let grown_ms = self.grown_ms.min(self.heard_ms + GROWING_MS_MAX);
+        now_ms.saturating_sub(self.heard_ms.max(grown_ms))
     }
 
     /// A block came that was ordered at `ordered_ms`.

@@ -321,6 +321,13 @@ impl Window {
         }
     }
 
+    /// So many bytes are here of a message of this peer that is on its way.
+    pub fn growing(&mut self, peer: PeerId, bytes: u64, now_ms: u64) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.growing(bytes, now_ms);
+        }
+    }
+
     /// A block of `bytes` came.
     pub fn arrived(&mut self, peer: PeerId, hash: &BlockHash, bytes: u64, now_ms: u64) -> Arrival {
         // A copy that is thrown away tells as much about its peer's rate as the first one.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use primitives::BlockHash;
 use stdx::random::Random;
 
-use super::action::{Action, Arrival};
+use super::action::{Action, Arrival, PartReason};
 use super::window::{Limits, PeerId, Room, Window};
 
 const BLOCK_BYTES_MAX: u64 = 2_000_000;
@@ -335,4 +335,47 @@ fn no_more_is_asked_for_than_there_is_room_for() {
         assert_eq!(with(1_999_999), 1);
         assert_eq!(with(0), 1, "the block validation waits for is always asked for");
     }
+}
+
+#[test]
+fn a_large_block_on_a_slow_line_is_waited_for_as_long_as_it_grows() {
+    /// When a peer is parted with that has one block on order, of which so many bytes come every ten seconds for a time.
+    fn parted_ms(piece_bytes: u64, until_ms: u64) -> Option<u64> {
+        let mut window = Window::new(limits(), 0);
+        window.join(1);
+        window.has(1, 1);
+        window.extend([(hash(1), false)]);
+        assert_eq!(window.plan(0), [Action::Request { peer: 1, blocks: vec![hash(1)] }]);
+        let mut here = 0;
+        for now_ms in (0..=900_000).step_by(1_000) {
+            if now_ms % 10_000 == 0 && now_ms <= until_ms {
+                here += piece_bytes;
+                window.growing(1, here, now_ms);
+            }
+            let actions = window.plan(now_ms);
+            if actions.iter().any(|action| matches!(action, Action::Part { why: PartReason::Silent { .. }, .. })) {
+                return Some(now_ms);
+            }
+        }
+        None
+    }
+    assert_eq!(parted_ms(0, 0), Some(21_000));
+    assert_eq!(parted_ms(20_000, 200_000), Some(221_000), "twenty seconds after it stopped");
+    assert_eq!(parted_ms(1_000, 900_000), Some(21_000), "drops are no sign of life");
+    // 16 KiB in 20 seconds are enough, but not for ever.
+    assert_eq!(parted_ms(9_000, 900_000), Some(621_000));
+}
+
+#[test]
+fn a_new_message_begins_to_grow_anew() {
+    let mut window = Window::new(limits(), 0);
+    window.join(1);
+    window.has(1, 1);
+    window.extend([(hash(1), false)]);
+    window.plan(0);
+    window.growing(1, 1_000_000, 10_000);
+    window.growing(1, 0, 11_000); // it is complete, and was no block
+    window.growing(1, 20_000, 29_000);
+    assert_eq!(window.plan(48_000), []);
+    assert!(matches!(window.plan(50_000)[..], [Action::Part { why: PartReason::Silent { ms: 21_000 }, .. }, ..]));
 }

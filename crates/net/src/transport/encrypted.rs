@@ -150,6 +150,11 @@ impl Encrypted {
         }
     }
 
+    /// Bytes that have come of a packet that is not complete.
+    pub fn unfinished_bytes(&self) -> usize {
+        if matches!(self.state, State::Packet) { self.gather.bytes().len() } else { 0 }
+    }
+
     fn cipher(&mut self) -> &mut SessionCipher {
         self.cipher.as_mut().expect("states behind the key have a cipher")
     }
@@ -283,8 +288,11 @@ enum Step {
 
 /// The message in a decrypted packet: header, name of one or thirteen bytes, payload.
 fn frame(mut packet: Vec<u8>, wire_bytes: usize) -> Received {
-    let dropped = |reason| Received::Dropped { reason, wire_bytes };
     let contents = &packet[HEADER_BYTES..];
+    let dropped = |reason| {
+        log::debug!(target: "net", "V2 transport error: invalid message type ({} bytes contents)", contents.len());
+        Received::Dropped { reason, wire_bytes }
+    };
     let (command, name_bytes) = match contents.first() {
         None => return dropped(DropReason::EmptyPacket),
         Some(0) => match contents.get(1..13).and_then(|name| Command::from_bytes(name.try_into().expect("twelve"))) {

@@ -86,6 +86,8 @@ pub enum TransportError {
     },
     /// A frame announces more than [`crate::wire::limits::PAYLOAD_BYTES_MAX`].
     PayloadTooLarge {
+        /// Its name as it came.
+        name: [u8; 12],
         /// Bytes announced.
         got: u32,
     },
@@ -108,8 +110,12 @@ pub enum TransportError {
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TransportError::WrongMagic { got } => write!(f, "a frame begins with {}", stdx::hex::encode(got)),
-            TransportError::PayloadTooLarge { got } => write!(f, "a frame announces {got} bytes"),
+            TransportError::WrongMagic { got } => {
+                write!(f, "Header error: Wrong MessageStart {} received", stdx::hex::encode(got))
+            }
+            TransportError::PayloadTooLarge { name, got } => {
+                write!(f, "Header error: Size too large ({}, {got} bytes)", plain::shown(name))
+            }
             TransportError::OtherNetwork { got } => {
                 write!(f, "V1 peer with wrong MessageStart {}", stdx::hex::encode(got))
             }
@@ -215,6 +221,14 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(plain) => plain.send_any(command, write, out),
             Kind::Encrypted(encrypted) => encrypted.send_any(command, write, out),
+        }
+    }
+
+    /// Bytes that have come of a message that is not complete.
+    pub fn unfinished_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Plain(plain) => plain.unfinished_bytes(),
+            Kind::Encrypted(encrypted) => encrypted.unfinished_bytes(),
         }
     }
 

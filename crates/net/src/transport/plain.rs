@@ -54,6 +54,11 @@ impl Plain {
         Ok(())
     }
 
+    /// Bytes that have come of a payload that is not complete.
+    pub fn unfinished_bytes(&self) -> usize {
+        self.header.map_or(0, |_| self.gather.bytes().len())
+    }
+
     fn payload_length(&self, header: &[u8; HEADER_BYTES]) -> Result<usize, TransportError> {
         let magic = header[..4].try_into().expect("four bytes");
         if magic != self.magic {
@@ -61,7 +66,7 @@ impl Plain {
         }
         let length = u32::from_le_bytes(header[16..20].try_into().expect("four bytes"));
         if length as usize > PAYLOAD_BYTES_MAX {
-            return Err(TransportError::PayloadTooLarge { got: length });
+            return Err(TransportError::PayloadTooLarge { name: name(header), got: length });
         }
         Ok(length as usize)
     }
@@ -88,11 +93,32 @@ impl Plain {
 
 fn frame(header: &[u8; HEADER_BYTES], payload: Vec<u8>) -> Received {
     let wire_bytes = HEADER_BYTES + payload.len();
-    if sha256d(&payload)[..4] != header[20..] {
+    let bytes = payload.len();
+    let hash = sha256d(&payload);
+    if hash[..4] != header[20..] {
+        let [expected, was] = [&hash[..4], &header[20..]].map(stdx::hex::encode);
+        log::debug!(
+            target: "net",
+            "Header error: Wrong checksum ({}, {bytes} bytes), expected {expected} was {was}", shown(&name(header))
+        );
         return Received::Dropped { reason: DropReason::WrongChecksum, wire_bytes };
     }
-    match Command::from_bytes(header[4..16].try_into().expect("twelve bytes")) {
+    match Command::from_bytes(name(header)) {
         Some(command) => Received::Frame { command, payload, wire_bytes },
-        None => Received::Dropped { reason: DropReason::InvalidCommand, wire_bytes },
+        None => {
+            let name = shown(&name(header));
+            log::debug!(target: "net", "Header error: Invalid message type ({name}, {bytes} bytes)");
+            Received::Dropped { reason: DropReason::InvalidCommand, wire_bytes }
+        }
     }
+}
+
+fn name(header: &[u8; HEADER_BYTES]) -> [u8; 12] {
+    header[4..16].try_into().expect("twelve bytes")
+}
+
+/// A name for the log, whatever its bytes are.
+pub fn shown(name: &[u8; 12]) -> String {
+    let end = name.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    name[..end].escape_ascii().to_string()
 }

@@ -281,9 +281,18 @@ fn plain_frames_are_refused_dropped_or_read() {
     check(plain_frame([1, 2, 3, 4], verack, 0, &[]), Err(TransportError::WrongMagic { got: [1, 2, 3, 4] }));
     // 4,000,000 is announced and waited for; one more, or 32 MB, is refused when the header is read.
     check(plain_frame(MAGIC, verack, 4_000_000, &[]), Ok(vec![]));
-    check(plain_frame(MAGIC, verack, 4_000_001, &[]), Err(TransportError::PayloadTooLarge { got: 4_000_001 }));
-    check(plain_frame(MAGIC, verack, 0x0200_0000, &[]), Err(TransportError::PayloadTooLarge { got: 0x0200_0000 }));
-    check(plain_frame(MAGIC, verack, u32::MAX, &[]), Err(TransportError::PayloadTooLarge { got: u32::MAX }));
+    check(
+        plain_frame(MAGIC, verack, 4_000_001, &[]),
+        Err(TransportError::PayloadTooLarge { name: *verack, got: 4_000_001 }),
+    );
+    check(
+        plain_frame(MAGIC, verack, 0x0200_0000, &[]),
+        Err(TransportError::PayloadTooLarge { name: *verack, got: 0x0200_0000 }),
+    );
+    check(
+        plain_frame(MAGIC, verack, u32::MAX, &[]),
+        Err(TransportError::PayloadTooLarge { name: *verack, got: u32::MAX }),
+    );
     let dropped = |reason, wire_bytes| Received::Dropped { reason, wire_bytes };
     let mut wrong = plain_frame(MAGIC, verack, 1, &[1]);
     wrong[20] ^= 1;

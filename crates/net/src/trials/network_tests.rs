@@ -101,6 +101,8 @@ pub(crate) struct Chains {
     tip: BlockHash,
     /// Blocks that wait for their verdict.
     pub(crate) waiting: VecDeque<(BlockHash, Vec<u8>)>,
+    /// Blocks that are connected and not shown yet; filled by hand.
+    pub(crate) unshown: HashSet<BlockHash>,
     clock_s: u64,
 }
 
@@ -126,6 +128,7 @@ impl Chains {
             best: vec![hash],
             tip: hash,
             waiting: VecDeque::new(),
+            unshown: HashSet::new(),
             clock_s: 0,
         }
     }
@@ -327,6 +330,9 @@ impl Chain for Chains {
         self.waiting.push_back((hash, bytes));
         true
     }
+    fn show(&mut self, hash: &BlockHash) -> bool {
+        self.unshown.contains(hash)
+    }
 }
 
 /// Bytes on their way: from whom to whom, when they are there.
@@ -357,7 +363,7 @@ pub(crate) fn coin(number: u32) -> OutPoint {
 }
 
 impl Ledger {
-    fn new(coins: u32) -> Ledger {
+    pub(crate) fn new(coins: u32) -> Ledger {
         let value_sat = COIN_SAT as u64;
         let first = |_| CoinBuf { value_sat, height: 0, coinbase: false, txo_num: 0, script: ANCHOR.to_vec() };
         let tip = Tip { height: 0, hash: params().genesis_hash };
@@ -640,7 +646,7 @@ fn follow(node: &mut Hub<Chains>, side: &mut Side, now: Moment) {
     let base = Arc::new(Ledger::at(node.chain(), &side.tip));
     if !disconnected.is_empty() {
         let fork = Arc::new(Ledger::at(node.chain(), &to.hash));
-        side.pool.write().blocks_disconnected(&disconnected, fork, now.unix_s);
+        side.pool.blocks_disconnected(&disconnected, fork, now.unix_s, &mut || None);
         node.block_disconnected(now);
     }
     for (place, block) in connected.iter().rev() {

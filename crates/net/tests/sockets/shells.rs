@@ -292,6 +292,26 @@ fn newcomers_get_room_however_many_sockets_stay_silent() {
 }
 
 #[test]
+fn those_who_want_transactions_take_a_part_of_the_places() {
+    let shell = start(Config { inbound_relay_max: 3, ..quiet() }, mined(1));
+    let address = shell.listening()[0];
+    let first: Vec<TcpStream> = (0..3).map(|_| stranger(address)).collect();
+    wait(&[], "three", || ready(&shell).len() == 3);
+    // The first ones are near, early and alike: nobody makes room, and the fourth goes.
+    let mut fourth = stranger(address);
+    assert!(is_closed(&mut fourth));
+    assert_eq!(ready(&shell).len(), 3);
+    let silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
+    wait(&[], "who has not said what he wants stays", || shell.peers().len() == 7);
+    drop((first, silent));
+    wait(&[], "an empty house", || shell.peers().is_empty());
+    let fifth = stranger(address);
+    wait(&[], "a place is free again", || ready(&shell).len() == 1);
+    drop(fifth);
+    shell.stop().unwrap();
+}
+
+#[test]
 fn addresses_and_bans_survive_a_restart() {
     let directory = std::env::temp_dir().join(format!("assay-net-{}", std::process::id()));
     let config = || Config { directory: Some(directory.clone()), ..quiet() };

@@ -86,7 +86,7 @@ fn node(folder: &Path) -> ExitCode {
     let honest = sigs::engine(EngineName::Auto).expect("there is always one");
     let engine = Arc::new(FoundWrong { honest, proofs: AtomicU64::new(0) });
     let stop = StopFlag::install().expect("handlers");
-    until_end(Node::start_with(config(folder), engine, stop).expect("it starts")).expect("it runs")
+    until_end(Node::start_with(config(folder), engine, Vec::new(), stop).expect("it starts")).expect("it runs")
 }
 
 #[test]

@@ -11,11 +11,11 @@ use primitives::network::{Network, Params};
 
 /// Options that are taken over here.
 #[rustfmt::skip]
-pub const KNOWN: [&str; 33] = [
+pub const KNOWN: [&str; 34] = [
     "addnode", "asmap", "bantime", "bind", "blocksonly", "cjdnsreachable", "connect", "discover", "dnsseed", "externalip",
-    "fixedseeds", "i2pacceptincoming", "i2psam", "listen", "listenonion", "maxconnections", "maxuploadtarget", "onion",
-    "onlynet", "peerbloomfilters", "peertimeout", "port", "proxy", "proxyrandomize", "seednode", "timeout", "torcontrol", "torpassword",
-    "v2transport", "whitebind", "whitelist", "whitelistforcerelay", "whitelistrelay",
+    "fixedseeds", "i2pacceptincoming", "i2psam", "inboundrelaypercent", "listen", "listenonion", "maxconnections",
+    "maxuploadtarget", "onion", "onlynet", "peerbloomfilters", "peertimeout", "port", "proxy", "proxyrandomize", "seednode",
+    "timeout", "torcontrol", "torpassword", "v2transport", "whitebind", "whitelist", "whitelistforcerelay", "whitelistrelay",
 ];
 /// Connections Core makes itself, out of all that `maxconnections` allows.
 const OUTBOUND: u64 = 11;
@@ -112,6 +112,7 @@ pub fn settings(chain: &str, options: &[(String, String)]) -> Vec<(&'static str,
     put("p2p_i2p_sam", options.address("i2psam", SAM_PORT));
     put("p2p_i2p_accept", options.switch("i2pacceptincoming").map(word));
     put("p2p_inbound_max", options.number("maxconnections").map(|all| all.saturating_sub(OUTBOUND).to_string()));
+    put("p2p_inbound_relay_percent", options.number("inboundrelaypercent").map(|percent| percent.min(100).to_string()));
     put("p2p_encrypt", options.switch("v2transport").map(word));
     put("p2p_blocks_only", options.switch("blocksonly").map(word));
     put("peer_mempool", options.switch("peerbloomfilters").map(word));
@@ -206,6 +207,8 @@ mod tests {
         );
         check(&["listenonion=0", "torcontrol=127.0.0.1:9051"], &[]);
         check(&["maxconnections=125"], &[("p2p_inbound_max", "114")]);
+        check(&["inboundrelaypercent=30"], &[("p2p_inbound_relay_percent", "30")]);
+        check(&["inboundrelaypercent=120"], &[("p2p_inbound_relay_percent", "100")]);
         check(&["maxconnections=5"], &[("p2p_inbound_max", "0")]);
         check(
             &["v2transport=0", "blocksonly=1", "peerbloomfilters=1", "timeout=7", "peertimeout=8", "bantime=9"],

@@ -117,6 +117,8 @@ pub fn resolve(
         sam: sam(layers),
         connect_timeout: Duration::from_millis(whole(layers, "p2p_connect_ms")),
         inbound_max: whole(layers, "p2p_inbound_max") as usize,
+        inbound_relay_max: (whole(layers, "p2p_inbound_max") * whole(layers, "p2p_inbound_relay_percent") / 100)
+            as usize,
         encrypts: is_on(layers, "p2p_encrypt"),
         dns_seeds: matches!(seeds, "on" | "dns"),
         fixed_seeds: matches!(seeds, "on" | "fixed"),

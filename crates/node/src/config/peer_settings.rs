@@ -255,6 +255,16 @@ pub const PEER_SETTINGS: &[Setting] = &[
     ),
     setting(
         P2P,
+        "p2p_inbound_relay_percent",
+        Kind::Whole { min: 0, max: 100 },
+        &[],
+        "50",
+        "percent",
+        "Part of p2p_inbound_max that nodes which want transactions may take; the rest is for those that want blocks only, \
+         which cost less memory.",
+    ),
+    setting(
+        P2P,
         "p2p_user_agent_comment",
         Kind::Text,
         &[],

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use chain::Handle;
 use chain::estimates::Estimates;
 use chain::mempool::SharedMempool;
 use chain::upkeep::{Followed, Loaded, MempoolFile, Restore, RestoreWish, SharedEstimates, Upkeep, replace};
-use chain::{Handle, Phase};
 use serve::pool::{MiningLimits, Pool};
 use serve::rpc::needs::Host;
 use sigs::Engine;
@@ -144,13 +144,13 @@ impl Keeper {
         self.finish();
     }
 
-    /// Takes a part of the file in. It is opened once the chain is followed: what it spends must be there.
+    /// Takes a part of the file in. It is opened once all blocks that are here have been tried: what it spends must be there.
     fn restore(&mut self) {
         if self.file.is_loaded() {
             return;
         }
         if self.restore.is_none() {
-            if self.handle.status().phase != Phase::Following {
+            if !self.handle.status().has_tried_all {
                 return;
             }
             let opened = (self.save != Save::Off).then(|| self.file.open(self.file.path(), RestoreWish::ALL)).flatten();

@@ -16,7 +16,7 @@ use chain::{Event, Handle, IntakeLoad, TipBlock};
 use net::Moment;
 use net::hub::{Hub, Judgement, NodeChain, UploadBudget, judgement_of};
 use net::peer::Local;
-use net::relay::{judge, tx_ids};
+use net::relay::{judge_followed, tx_ids};
 use net::shell::{OsEntropy, PeerReport, Shell};
 use net::sync::{Limits, Waiting};
 use net::wire::Services;
@@ -33,6 +33,9 @@ use crate::wiring::PeerCalls;
 const NEWS_TIME_MAX: Duration = Duration::from_millis(20);
 /// Longest time between two looks whether to stop.
 const STOP_TIME_MAX: Duration = Duration::from_millis(50);
+/// Time between two looks whether the mempool has followed a reorganisation, and how many there are at most: ten seconds.
+const FOLLOW_LOOK: Duration = Duration::from_millis(2);
+const FOLLOW_LOOKS_MAX: u32 = 5_000;
 /// A share of the memory budget for blocks asked for or waiting on disk for their turn: they mostly are not in memory.
 const AHEAD_SHARE: u64 = 4;
 
@@ -160,7 +163,12 @@ fn judge_txs(shell: &Shell<NodeChain>, mempool: &SharedMempool, clock: &dyn Cloc
     while !stop.load(Ordering::SeqCst) {
         let jobs = shell.take_tx_jobs(STOP_TIME_MAX);
         if !jobs.is_empty() {
-            let verdicts = judge(mempool, jobs, clock.unix_s());
+            let mut pauses = 0;
+            let verdicts = judge_followed(mempool, jobs, clock.unix_s(), || {
+                std::thread::sleep(FOLLOW_LOOK);
+                pauses += 1;
+                pauses < FOLLOW_LOOKS_MAX && !stop.load(Ordering::SeqCst)
+            });
             let now = Moment::of(clock);
             shell.with_hub(|hub| hub.txs_judged(verdicts, now));
         }

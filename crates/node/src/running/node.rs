@@ -77,11 +77,16 @@ impl Node {
     /// heard meanwhile.
     pub fn start(config: Config, layers: &Layers, stop: StopFlag) -> Result<Node, Failure> {
         let engine = engine(&config, layers)?; // the last setting that can be refused: nothing is touched before
-        Node::start_with(config, engine, stop)
+        Node::start_with(config, engine, Vec::new(), stop)
     }
 
-    /// As [`Node::start`], with this engine whatever the settings name.
-    pub fn start_with(config: Config, engine: Arc<dyn sigs::Engine>, stop: StopFlag) -> Result<Node, Failure> {
+    /// As [`Node::start`], with this engine whatever the settings name, and headers that another store knew.
+    pub fn start_with(
+        config: Config,
+        engine: Arc<dyn sigs::Engine>,
+        headers: Vec<[u8; 80]>,
+        stop: StopFlag,
+    ) -> Result<Node, Failure> {
         let lock = DataLock::take(&config.chain_dir).map_err(|error| Failure::Run(error.to_string()))?;
         write_settings_file(&config)?;
         let files_max = os::raise_open_files();
@@ -117,7 +122,7 @@ impl Node {
         let pool = Arc::new(Pool::new("check", config.threads));
         let world = World { disk, clock: clock.clone(), pool, engine: engine.clone() };
         let (sender, opened) = channel();
-        let options = options(&config)?;
+        let options = chain::Options { headers, ..options(&config)? };
         let writer = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
             let chain = Chain::open(world, options)?;
             let _ = sender.send(chain.handle()); // nobody listens any more when a signal came first

@@ -6,6 +6,7 @@
 
 mod core_tests;
 mod documents;
+mod filters;
 mod habits;
 mod layout;
 mod operator;

@@ -41,17 +41,17 @@ const VOLATILE: [&str; 20] = [
 ];
 
 /// A running node; killed if the test fails.
-struct Node {
+pub struct Node {
     child: Child,
     datadir: PathBuf,
     rpc: SocketAddr,
-    peers: SocketAddr,
+    pub peers: SocketAddr,
     /// The end of its log.
     ended: Receiver<String>,
 }
 
 impl Node {
-    fn start(datadir: &Path, more: &[&str]) -> Node {
+    pub fn start(datadir: &Path, more: &[&str]) -> Node {
         let mut command = Command::new(env!("CARGO_BIN_EXE_assay"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASSAY_")) {
             command.env_remove(name);
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    fn result(&self, method: &str, params: Value) -> Value {
+    pub fn result(&self, method: &str, params: Value) -> Value {
         self.call(method, params.clone()).unwrap_or_else(|error| panic!("{method} {params}: {error}"))
     }
 
@@ -131,7 +131,7 @@ impl Node {
         self.peers().iter().filter(|peer| peer["version"] != 0).count()
     }
 
-    fn stop(mut self) -> PathBuf {
+    pub fn stop(mut self) -> PathBuf {
         self.result("stop", json!([]));
         let begin = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
@@ -151,7 +151,7 @@ impl Drop for Node {
 }
 
 #[track_caller]
-fn wait(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < PATIENCE, "{what}: it does not come about");

@@ -174,6 +174,15 @@ fn every_size_of_history_and_page_answers_as_the_blocks_do() {
             check_block(&sample.view, height, block);
         }
     }
+    // Many together, some of them twice and one that nobody uses, answer as each alone does.
+    let scripts = sample.scripts.iter().map(|script| ScriptHash::of(script));
+    let all: Vec<ScriptHash> = scripts.clone().chain([ScriptHash::of(b"nobody's")]).chain(scripts.rev()).collect();
+    for limit in [0, 1, 9, 2_000] {
+        let each: Vec<Vec<HistoryEntry>> =
+            all.iter().map(|hash| sample.view.history(hash, 0, limit).unwrap()).collect();
+        assert_eq!(sample.view.histories(&all, limit).unwrap(), each, "at most {limit} of each");
+    }
+    assert!(sample.view.histories(&[], 9).unwrap().is_empty());
     let above = sample.blocks.len() as u32;
     assert_eq!(sample.view.merkle_branch(above, 0).unwrap(), None);
     assert_eq!(sample.view.txid_at(above, 0).unwrap(), None);

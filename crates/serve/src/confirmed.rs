@@ -105,6 +105,10 @@ fn told<T>(result: Result<T, chain::ViewError>) -> Result<T, ViewError> {
     })
 }
 
+fn entry(e: chain::HistoryEntry) -> HistoryEntry {
+    HistoryEntry { height: e.height, tx_num: e.tx_num, txid: e.txid }
+}
+
 impl View for Committed {
     fn tip_height(&self) -> u32 {
         self.0.tip().height
@@ -120,8 +124,12 @@ impl View for Committed {
 
     fn history(&self, script: &ScriptHash, from: TxNum, limit: usize) -> Result<Vec<HistoryEntry>, ViewError> {
         let entries = told(self.0.history(script, from, limit))?;
-        let entry = |e: chain::HistoryEntry| HistoryEntry { height: e.height, tx_num: e.tx_num, txid: e.txid };
         Ok(entries.into_iter().map(entry).collect())
+    }
+
+    fn histories(&self, scripts: &[ScriptHash], limit: usize) -> Result<Vec<Vec<HistoryEntry>>, ViewError> {
+        let all = told(self.0.histories(scripts, limit))?;
+        Ok(all.into_iter().map(|entries| entries.into_iter().map(entry).collect()).collect())
     }
 
     fn history_count(&self, script: &ScriptHash, limit: usize) -> Result<usize, ViewError> {

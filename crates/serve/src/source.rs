@@ -132,6 +132,10 @@ pub trait View: Send + Sync {
     fn headers(&self, start: u32, count: u32) -> Result<Vec<u8>, ViewError>;
     /// Up to `limit` transactions of the script's history from ordinal `from` on, oldest first.
     fn history(&self, script: &ScriptHash, from: TxNum, limit: usize) -> Result<Vec<HistoryEntry>, ViewError>;
+    /// Up to `limit` of the oldest transactions of each script's history, in the order of the scripts.
+    fn histories(&self, scripts: &[ScriptHash], limit: usize) -> Result<Vec<Vec<HistoryEntry>>, ViewError> {
+        scripts.iter().map(|script| self.history(script, 0, limit)).collect()
+    }
     /// The number of entries of the script's history, counted no further than `limit`.
     fn history_count(&self, script: &ScriptHash, limit: usize) -> Result<usize, ViewError> {
         Ok(self.history(script, 0, limit)?.len())

@@ -29,7 +29,7 @@ pub use hints::{HINT_BYTES_MAX, Hints, HintsWriter};
 pub use merge::{MergeJob, MergedSegment};
 pub use places::{Places, TxPlace};
 pub use row::{Batch, Op, Row, Table};
-pub use snapshot::{CoinBuf, Rows, SectionSize, Snapshot};
+pub use snapshot::{CoinBuf, Rows, RowsOfMany, SectionSize, Snapshot};
 pub use store::{Cut, Options, Store, Tip};
 
 #[cfg(test)]

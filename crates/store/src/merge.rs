@@ -78,6 +78,17 @@ impl RowMerge {
         Ok(RowMerge { cursors, reset: None })
     }
 
+    /// Goes on to the first row of `hi`, which is not in front of where it stands.
+    pub(crate) fn forward(&mut self, hi: u64) -> Result<(), StoreError> {
+        self.reset = None;
+        self.cursors.iter_mut().try_for_each(|cursor| cursor.forward(hi, 0))
+    }
+
+    /// The `hi` of the next row.
+    pub(crate) fn next_hi(&self) -> Option<u64> {
+        self.cursors.iter().filter_map(|cursor| cursor.peek().map(|row| row.hi)).min()
+    }
+
     /// Segments it reads.
     #[cfg(test)]
     pub(crate) fn segment_count(&self) -> usize {

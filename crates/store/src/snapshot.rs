@@ -97,6 +97,23 @@ impl Iterator for Rows {
     }
 }
 
+/// Rows of one `hi` after the other: those that lie near each other cost one search together.
+pub struct RowsOfMany {
+    merge: RowMerge,
+}
+
+impl RowsOfMany {
+    /// Live rows of `hi`, at most `limit`, in the order of `lo`; each time another `hi`, greater than those before.
+    pub fn of(&mut self, hi: u64, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.merge.forward(hi)?;
+        let mut rows = Vec::new();
+        while rows.len() < limit && self.merge.next_hi() == Some(hi) {
+            rows.extend(self.merge.next()?.map(|(row, _)| row).filter(|row| row.op.is_live()));
+        }
+        Ok(rows)
+    }
+}
+
 impl Snapshot {
     /// The last block, None before the first commit with blocks.
     pub fn tip(&self) -> Option<Tip> {
@@ -127,6 +144,11 @@ impl Snapshot {
     pub fn rows(&self, table: Table, hi: u64, lo_from: u64) -> Result<Rows, StoreError> {
         let merge = RowMerge::seek_hi(&self.segments, table, hi, lo_from)?;
         Ok(Rows { merge, hi: Some(hi), failed: false })
+    }
+
+    /// Live rows of many `hi`, of which `first` is the least.
+    pub fn rows_of_many(&self, table: Table, first: u64) -> Result<RowsOfMany, StoreError> {
+        Ok(RowsOfMany { merge: RowMerge::seek(&self.segments, table, first, 0)? })
     }
 
     /// Every live row of a table, in the order of (hi, lo).

@@ -344,6 +344,18 @@ fn check_table(
 ) -> Result<(), StoreError> {
     let all: Vec<Row> = snapshot.all_rows(table)?.collect::<Result<_, _>>()?;
     assert_eq!(group(all.into_iter().map(|row| (row.hi, row.lo, row.value))), want, "{table:?}");
+    for step in [1, 7, 1_000] {
+        let Some((&first, _)) = want.first_key_value() else { continue };
+        let mut many = snapshot.rows_of_many(table, first)?;
+        for (hi, rows) in want.iter().step_by(step) {
+            let limit = *hi as usize % 5;
+            let got: Vec<(u64, u64)> = many.of(*hi, limit)?.into_iter().map(|row| (row.lo, row.value)).collect();
+            assert_eq!(got, rows[..limit.min(rows.len())], "{table:?} {hi} after others, each {step}th");
+            if !want.contains_key(&(hi + 1)) {
+                assert!(many.of(hi + 1, 9)?.is_empty(), "{table:?} {hi}: one that is not there");
+            }
+        }
+    }
     let step = want.len() / lookups.max(1) + 1;
     for (hi, rows) in want.into_iter().step_by(step).take(lookups) {
         let got: Vec<Row> = snapshot.rows(table, hi, 0)?.collect::<Result<_, _>>()?;

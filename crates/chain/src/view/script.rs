@@ -23,6 +23,32 @@ impl View {
         Ok(entries)
     }
 
+    /// The first entries of the histories of several scripts, at most `limit` of each, in the order of `scripts`. After a
+    /// block thousands of scripts are asked about: rows and transactions that they share are read once.
+    pub fn histories(&self, scripts: &[ScriptHash], limit: usize) -> Result<Vec<Vec<HistoryEntry>>, ViewError> {
+        let mut tags: Vec<(u64, usize)> = (0..).zip(scripts).map(|(at, it)| (self.tag_key.tag(it), at)).collect();
+        tags.sort_unstable();
+        let Some(&(first, _)) = tags.first() else { return Ok(Vec::new()) };
+        let mut rows = self.snapshot.rows_of_many(Table::History, first)?;
+        let mut tx_nums: Vec<Vec<TxNum>> = vec![Vec::new(); scripts.len()];
+        for of_tag in tags.chunk_by(|one, other| one.0 == other.0) {
+            let found: Vec<TxNum> = rows.of(of_tag[0].0, limit)?.iter().map(|row| row.lo as TxNum).collect();
+            of_tag.iter().for_each(|(_, at)| tx_nums[*at].clone_from(&found));
+        }
+        let mut wanted = tx_nums.concat();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut places = self.snapshot.places();
+        let places: Vec<TxPlace> =
+            wanted.iter().map(|tx_num| self.place(&mut places, *tx_num)).collect::<Result<_, _>>()?;
+        let txids = self.txids_at(&places)?;
+        let entry = |tx_num: &TxNum| {
+            let at = wanted.binary_search(tx_num).expect("all of them are wanted");
+            HistoryEntry { tx_num: *tx_num, height: places[at].height, txid: txids[at] }
+        };
+        Ok(tx_nums.iter().map(|of_script| of_script.iter().map(entry).collect()).collect())
+    }
+
     /// Number of entries of a script's history, counted no further than `limit`.
     pub fn history_count(&self, script_hash: &ScriptHash, limit: usize) -> Result<usize, ViewError> {
         let rows = self.snapshot.rows(Table::History, self.tag_key.tag(script_hash), 0)?;

@@ -11,6 +11,7 @@ mod world;
 mod coins;
 mod golden;
 mod library;
+mod load;
 mod model;
 mod push;
 mod slow;

@@ -4,7 +4,7 @@
 //! Out:    [`Limits`]; tests shrink them, the node's options raise some.
 //! Fails:  never.
 //!
-//! Worst memory with the defaults: outgoing 256 MiB shared + 1,000 sessions x (64 KiB + one slice of 256 KiB), unfinished
+//! Worst memory with the defaults: outgoing 256 MiB shared + 1,000 sessions x (64 KiB + one slice of 128 KiB), unfinished
 //! lines 64 MiB shared + 1,000 x 16 KiB, subscriptions 500,000 x about 150 bytes: under 800 MiB with every session
 //! hostile, and about 20 KiB a session at rest.
 
@@ -24,14 +24,17 @@ pub const PARAMS_MAX: usize = 32;
 /// Digits of an answer to a ping: enough to look like any answer but the longest histories.
 pub const PONG_DIGITS_MAX: u64 = 65_536;
 
-/// Entries of a history or of unspent outputs read in one go: about 5 to 20 ms of a warm disk.
-pub const PAGE_ENTRIES: usize = 1000;
+/// Entries of a history or of unspent outputs read in one go: about a millisecond of a warm disk.
+pub const PAGE_ENTRIES: usize = 256;
 
 /// Bytes of answers after which a slice of work ends, so that they go out before more are made.
-pub const SLICE_BYTES: usize = 256 * 1024;
+pub const SLICE_BYTES: usize = 128 * 1024;
 
-/// Time after which a slice of work ends, so that a long batch lets others in.
-pub const SLICE_TIME: Duration = Duration::from_millis(50);
+/// Time after which a slice of a long answer ends, so that those of others get their turn.
+pub const SLICE_TIME: Duration = Duration::from_millis(20);
+
+/// Time that the thread which read a request spends on it, before it looks after others.
+pub const PORTION_TIME: Duration = Duration::from_millis(1);
 
 /// Retries of a request when a reorganisation passed under its view; each takes a newer view.
 pub const STALE_RETRIES_MAX: usize = 5;

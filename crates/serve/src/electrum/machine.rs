@@ -10,12 +10,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Env;
 use super::answer::Head;
 use super::error::{Error, Fault};
-use super::limits::{SLICE_BYTES, SLICE_TIME, STALE_RETRIES_MAX};
+use super::limits::{PAGE_ENTRIES, SLICE_BYTES, SLICE_TIME, STALE_RETRIES_MAX};
 use super::notices::{Due, Next, Told, Wishes};
 use super::params::Arguments;
 use super::request::{self, Line};
@@ -164,7 +164,12 @@ impl Machine {
 
     /// Does one slice of what is left.
     pub fn advance(&mut self, out: &mut Vec<u8>) -> Step {
-        let step = self.slice(out);
+        self.advance_for(SLICE_TIME, out)
+    }
+
+    /// The same, for so long.
+    pub fn advance_for(&mut self, most: Duration, out: &mut Vec<u8>) -> Step {
+        let step = self.slice(most, out);
         // What was answered of a batch stays readable; an answer that was cut off cannot be.
         if matches!(step, Step::End(EndReason::BadInput | EndReason::Protocol)) {
             self.close_batch(out);
@@ -178,10 +183,18 @@ impl Machine {
         }
     }
 
-    fn slice(&mut self, out: &mut Vec<u8>) -> Step {
+    /// True where what is left may wait for what is short: more requests, or an answer beyond its first page. Notices may not:
+    /// they are owed to everybody whom a block concerns at once, and each is short but for the rare one.
+    pub fn is_long(&self) -> bool {
+        let Work { lines, requests, batch, stream, .. } = &self.work;
+        let long_stream = stream.as_ref().is_some_and(|stream| stream.entries() >= PAGE_ENTRIES as u64);
+        long_stream || *batch || !lines.is_empty() || requests.len() > 0
+    }
+
+    fn slice(&mut self, most: Duration, out: &mut Vec<u8>) -> Step {
         let started = Instant::now();
         loop {
-            if out.len() >= SLICE_BYTES || started.elapsed() >= SLICE_TIME {
+            if out.len() >= SLICE_BYTES || started.elapsed() >= most {
                 return Step::More;
             }
             if let Some(stream) = self.work.stream.take() {

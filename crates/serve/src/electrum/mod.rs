@@ -26,6 +26,7 @@ mod events;
 mod notices;
 
 pub mod outbox;
+mod priority;
 pub mod record;
 pub mod server;
 pub mod session;
@@ -71,12 +72,11 @@ pub struct Config {
     pub donation_address: String,
     /// Host names and ports under which the public reaches this server.
     pub public_hosts: Vec<(String, u16)>,
-    /// Threads that move bytes.
+    /// Threads that move bytes and give short answers; all but one of them may compute at the same time.
     pub network_threads: usize,
-    /// Slices of work done at the same time, each on a thread of its own.
+    /// Short work done at the same time on other threads, where those are all at it.
     pub work_threads: usize,
-    /// Slices of long answers done at the same time: fewer than there are processors, so that a short one never waits
-    /// for them.
+    /// Threads for long answers, which give way to all others.
     pub long_threads: usize,
     /// Limits of sessions.
     pub limits: Limits,
@@ -105,11 +105,11 @@ impl Config {
             banner: format!("Assay {}", env!("CARGO_PKG_VERSION")),
             donation_address: String::new(),
             public_hosts: Vec::new(),
-            // One moves about 1 GB/s; the second keeps serving while the first is busy.
-            network_threads: cores.clamp(1, 2),
+            // One moves about 1 GB/s; more, because all but one may wait for the disk.
+            network_threads: (2 * cores).clamp(4, 16),
             // Reads wait for the disk, so more of them than cores.
             work_threads: (2 * cores).clamp(4, 64),
-            long_threads: cores.saturating_sub(1).max(1),
+            long_threads: cores,
             limits: Limits::default(),
             hashes_addresses: false,
             shares: ShareLimits::default(),

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
+use chain::mempool::Mempool;
+use index::status::Status;
 use primitives::{OutPoint, ScriptHash, Txid};
 
 use super::Env;
@@ -16,7 +18,8 @@ use super::limits::STALE_RETRIES_MAX;
 use super::machine::{EndReason, Machine};
 use super::subscriptions::{Letters, Topic};
 use super::version::V1_7;
-use crate::wallet::moment::still;
+use crate::source::View;
+use crate::wallet::moment::{self, Shown, still};
 use crate::wallet::outpoints::{self, OutpointStatus};
 use crate::wallet::transactions;
 
@@ -24,6 +27,11 @@ use crate::wallet::transactions;
 const BY_HASH: &str = "blockchain.scripthash.subscribe";
 const BY_SCRIPT: &str = "blockchain.scriptpubkey.subscribe";
 const BY_ADDRESS: &str = "blockchain.address.subscribe";
+
+/// Scripts looked up together: with their first entries, at most a thousand transactions.
+const SCRIPTS_TOGETHER: usize = 64;
+/// Entries from which on a script is looked at alone, a page at a time.
+const ENTRIES_TOGETHER: usize = 16;
 
 /// A script's status as it was told last, or not told yet: its first half is enough to tell one from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +49,11 @@ impl Told {
 
 /// A header and its height.
 pub(crate) type Tip = (u32, [u8; 80]);
+
+fn tip_of(view: &dyn View) -> Result<Tip, Fault> {
+    let height = view.tip_height();
+    Ok((height, view.header(height)?.ok_or(Fault::Stale)?))
+}
 
 /// What one session wants to hear of, and what it was told last.
 #[derive(Default)]
@@ -75,7 +88,10 @@ impl Wishes {
 #[derive(Default)]
 pub(crate) struct Due {
     tip: bool,
+    /// Not looked at yet.
     scripts: Vec<ScriptHash>,
+    /// Those of them with many entries.
+    long: Vec<ScriptHash>,
     txs: Vec<Txid>,
     outpoints: Vec<OutPoint>,
 }
@@ -120,7 +136,9 @@ impl Machine {
     pub(super) fn tell_next(&mut self, due: &mut Due, out: &mut Vec<u8>) -> Result<Next, EndReason> {
         if std::mem::take(&mut due.tip) {
             self.tell_tip(out)?;
-        } else if let Some(script) = due.scripts.pop() {
+        } else if !due.scripts.is_empty() {
+            self.tell_scripts(due, out)?;
+        } else if let Some(script) = due.long.pop() {
             return Ok(Next::Script(script));
         } else if let Some(txid) = due.txs.pop() {
             self.tell_tx(&txid, out)?;
@@ -152,17 +170,46 @@ impl Machine {
     /// The tip that the mempool stands on too.
     pub(crate) fn newest_tip(&self) -> Result<Tip, Fault> {
         let (view, ()) = still(&*self.env.source, |_, _| ())?;
-        let height = view.tip_height();
-        Ok((height, view.header(height)?.ok_or(Fault::Stale)?))
+        tip_of(&*view)
     }
 
     fn tell_tip(&mut self, out: &mut Vec<u8>) -> Result<(), EndReason> {
         let tip = self.computed(Machine::newest_tip)?;
+        self.write_tip(tip, out);
+        Ok(())
+    }
+
+    fn write_tip(&mut self, tip: Tip, out: &mut Vec<u8>) {
         if self.wishes.tip.replace(tip) != Some(tip) {
             answer::open_notification(self.two, "blockchain.headers.subscribe", out);
             answer::tip(tip.0, &tip.1, out);
             out.extend_from_slice(b"]}\n");
             self.env.metrics.notifications.add(1);
+        }
+    }
+
+    /// Tells of the next scripts together; those with many entries are left for later.
+    fn tell_scripts(&mut self, due: &mut Due, out: &mut Vec<u8>) -> Result<(), EndReason> {
+        let mut scripts = due.scripts.split_off(due.scripts.len().saturating_sub(SCRIPTS_TOGETHER));
+        scripts.reverse();
+        let (tip, found) = self.computed(|machine| {
+            let unconfirmed =
+                |mempool: Option<&Mempool>| scripts.iter().map(|script| moment::history(mempool, script)).collect();
+            let (view, shown): (_, Vec<Vec<Shown>>) = still(&*machine.env.source, |_, mempool| unconfirmed(mempool))?;
+            let confirmed = view.histories(&scripts, ENTRIES_TOGETHER)?;
+            // Only who wants to hear of tips is told of this one first.
+            let tip = machine.wishes.tip.map(|_| tip_of(&*view)).transpose()?;
+            Ok((tip, confirmed.into_iter().zip(shown).collect::<Vec<_>>()))
+        })?;
+        for (script, (confirmed, shown)) in scripts.iter().zip(found) {
+            if confirmed.len() >= ENTRIES_TOGETHER {
+                due.long.push(*script);
+                continue;
+            }
+            let mut status = Status::default();
+            confirmed.iter().for_each(|entry| status.push(&entry.txid, i64::from(entry.height)));
+            shown.iter().for_each(|shown| status.push(&shown.txid, shown.height));
+            self.tell_status(script, status.finish(), tip, out);
         }
         Ok(())
     }
@@ -179,12 +226,23 @@ impl Machine {
         status: Option<[u8; 32]>,
         out: &mut Vec<u8>,
     ) -> Result<(), EndReason> {
-        // It may have been unsubscribed meanwhile, or told already with the answer that subscribed.
-        let Some(told) = self.wishes.scripts.get_mut(script) else { return Ok(()) };
-        if std::mem::replace(told, Told::of(status)) == Told::of(status) {
-            return Ok(());
+        if self.wishes.scripts.get(script).is_some_and(|told| *told != Told::of(status)) {
+            self.tell_tip_first(out)?;
+            self.tell_status(script, status, None, out);
         }
-        self.tell_tip_first(out)?;
+        Ok(())
+    }
+
+    /// The same, behind the tip of the chain that the status is of, where that is wanted.
+    fn tell_status(&mut self, script: &ScriptHash, status: Option<[u8; 32]>, tip: Option<Tip>, out: &mut Vec<u8>) {
+        // It may have been unsubscribed meanwhile, or told already with the answer that subscribed.
+        let Some(told) = self.wishes.scripts.get_mut(script) else { return };
+        if std::mem::replace(told, Told::of(status)) == Told::of(status) {
+            return;
+        }
+        if let Some(tip) = tip {
+            self.write_tip(tip, out);
+        }
         let by_address = self.wishes.addresses.get(script);
         if by_address.is_none_or(|(_, also)| *also) {
             let by_hash = if self.version.is_some_and(|version| version >= V1_7) { BY_SCRIPT } else { BY_HASH };
@@ -199,7 +257,6 @@ impl Machine {
             answer::script_notification(self.two, BY_ADDRESS, &named, status, out);
             self.env.metrics.notifications.add(1);
         }
-        Ok(())
     }
 
     fn tell_tx(&mut self, txid: &Txid, out: &mut Vec<u8>) -> Result<(), EndReason> {

@@ -54,6 +54,7 @@ pub struct Outbox {
     waiting: Mutex<Waiting>,
     filled: Notify,
     drained: Notify,
+    ended: Notify,
 }
 
 /// The client is gone or was dropped.
@@ -63,7 +64,7 @@ pub struct Broken;
 impl Outbox {
     /// Empty.
     pub fn new(env: Arc<Env>) -> Outbox {
-        Outbox { env, waiting: Mutex::default(), filled: Notify::new(), drained: Notify::new() }
+        Outbox { env, waiting: Mutex::default(), filled: Notify::new(), drained: Notify::new(), ended: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -88,7 +89,14 @@ impl Outbox {
         if !waiting.broken {
             waiting.bytes += piece.cost();
             self.env.metrics.bytes_waiting_now.add(piece.cost() as u64);
-            waiting.pieces.push_back(piece);
+            match waiting.pieces.back_mut() {
+                // What waits leaves in one write.
+                Some(last) if !last.is_end && last.bytes.len() + piece.bytes.len() <= WRITE_BYTES => {
+                    last.bytes.extend_from_slice(&piece.bytes);
+                    last.is_end = piece.is_end;
+                }
+                _ => waiting.pieces.push_back(piece),
+            }
             drop(waiting);
             self.filled.notify_one();
         }
@@ -141,14 +149,14 @@ impl Outbox {
         self.lock().slow
     }
 
-    /// Completes when nothing more can be written.
+    /// Completes when nothing more can be written. It is not woken by what was written.
     pub async fn broken(&self) {
         loop {
-            let drained = self.drained.notified();
+            let ended = self.ended.notified();
             if self.lock().broken {
                 return;
             }
-            drained.await;
+            ended.await;
         }
     }
 
@@ -190,6 +198,7 @@ impl Outbox {
         waiting.bytes = 0;
         drop(waiting);
         self.drained.notify_waiters();
+        self.ended.notify_waiters();
     }
 
     /// Writes everything to the socket until the session says it is finished or the client is too slow.

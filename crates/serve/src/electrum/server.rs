@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use super::events::{Follows, pass_on};
+use super::priority;
 use super::session::{self, Ended, Guest, Surroundings};
 use super::{Config, Env};
 use crate::metrics::Metrics;
@@ -38,6 +39,7 @@ pub struct ServerHandle {
     doors: Vec<Door>,
     stop: watch::Sender<bool>,
     runtime: Option<Runtime>,
+    long: Option<Runtime>,
     events: Option<JoinHandle<()>>,
 }
 
@@ -58,10 +60,13 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> Result<ServerHandle, St
     }
     let doors = listeners.iter().map(|listener| listener.door().clone()).collect();
     let (stop, stop_receiver) = watch::channel(false);
+    let long = long_threads(config.long_threads).map_err(StartError::Threads)?;
+    let here = Arc::new(Semaphore::new(config.network_threads.saturating_sub(1)));
+    let telling = Arc::new(Semaphore::new((config.network_threads / 2).max(1)));
     let work = Arc::new(Semaphore::new(config.work_threads));
     let env = Arc::new(Env::new(config, source));
-    let long = Arc::new(Semaphore::new(env.config.long_threads));
-    let surroundings = Surroundings { env: env.clone(), work, long, stop: stop_receiver };
+    let surroundings =
+        Surroundings { env: env.clone(), here, telling, work, long: long.handle().clone(), stop: stop_receiver };
     if let Some(identity) = &identity {
         runtime.spawn(look_at_certificate(identity.clone(), env.clone()));
     }
@@ -69,7 +74,13 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> Result<ServerHandle, St
         let tls = identity.as_ref().filter(|_| listener.door().has_tls).map(|identity| identity.config());
         runtime.spawn(accept(listener, tls, surroundings.clone()));
     }
-    Ok(ServerHandle { env, doors, stop, runtime: Some(runtime), events: None })
+    Ok(ServerHandle { env, doors, stop, runtime: Some(runtime), long: Some(long), events: None })
+}
+
+/// Threads for long answers, which others come before.
+fn long_threads(count: usize) -> io::Result<Runtime> {
+    let mut threads = tokio::runtime::Builder::new_current_thread();
+    threads.max_blocking_threads(count.max(1)).thread_name("electrum-long").on_thread_start(priority::give_way).build()
 }
 
 /// Why a server does not start.
@@ -167,6 +178,9 @@ impl ServerHandle {
                 }
             });
             runtime.shutdown_timeout(Duration::from_millis(100));
+        }
+        if let Some(long) = self.long.take() {
+            long.shutdown_timeout(Duration::from_millis(100));
         }
         if let Some(events) = self.events.take() {
             // It panics only with the process; there is nothing left to save here.

@@ -4,20 +4,25 @@
 //! Out:    requests for the machine, its answers for the outbox.
 //! Fails:  the session ends; [`Ended`] says why, for the counters.
 //!
-//! Work is done on threads of its own, at most `work_threads` at a time and one slice a turn, so neither a slow disk
-//! nor a long answer keeps the bytes of others from moving.
+//! What a request wants first is done by the thread that read it, a few milliseconds at most: no other has to wake for a
+//! short answer. One of those threads always only moves bytes, so that no slow disk keeps them all. What takes longer goes on
+//! a slice at a time on threads that give way to all others.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Env;
 use super::answer::Head;
 use super::error::Error;
+use super::limits::{PORTION_TIME, SLICE_TIME};
 use super::machine::{EndReason, Machine, Step, Tally};
 use super::outbox::Outbox;
 use super::subscriptions::Mailbox;
@@ -34,6 +39,12 @@ use crate::transport::{Framing, Refusal};
 
 /// Bytes read from a socket in one go; requests are a few hundred.
 const READ_BYTES: usize = 8 * 1024;
+
+/// Subscriptions of a session that ends which the thread that moves its bytes forgets itself: about a millisecond.
+const SUBSCRIPTIONS_HERE: usize = 4096;
+
+/// Room for what most requests are answered with.
+const ANSWER_BYTES: usize = 512;
 
 /// Time the rest of an answer gets to go out when a session ends from our side.
 const FAREWELL_TIME: Duration = Duration::from_millis(500);
@@ -66,10 +77,14 @@ pub enum Ended {
 pub struct Surroundings {
     /// What all sessions share.
     pub env: Arc<Env>,
-    /// Bounds the slices of work done at the same time.
+    /// Bounds the threads that move bytes and compute at the moment: one fewer than there are.
+    pub here: Arc<Semaphore>,
+    /// Bounds the sessions that are told of a block at the moment: thousands may be due, and requests come between.
+    pub telling: Arc<Semaphore>,
+    /// Bounds the short work done elsewhere while all of those compute.
     pub work: Arc<Semaphore>,
-    /// Bounds those of answers that take more than one, so that a short answer always finds a processor.
-    pub long: Arc<Semaphore>,
+    /// Where long answers are made, on threads that give way to all others.
+    pub long: Handle,
     /// Turns true when the server stops.
     pub stop: watch::Receiver<bool>,
 }
@@ -120,7 +135,10 @@ pub async fn serve(guest: Guest, surroundings: Surroundings) -> Ended {
         () = client.was_kicked() => Ended::Kicked,
         () = stopped(&mut stop) => Ended::Stopped,
     };
-    // The subscriptions go before the farewell, so that a client who reads it finds them gone.
+    // The subscriptions go before the farewell, so that a client who reads it finds them gone; many of them go elsewhere.
+    if let Some(machine) = session.machine.take_if(|machine| machine.agreed().1 > SUBSCRIPTIONS_HERE) {
+        let _ = session.surroundings.long.spawn_blocking(move || drop(machine)).await;
+    }
     drop(session);
     let (code, reason) = ended.in_a_websocket();
     lock(&channel).close_with(code, reason);
@@ -182,6 +200,39 @@ struct Session {
     line_since: Option<Instant>,
 }
 
+/// Where and when a slice of work is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// By the thread that moves the session's bytes, at once.
+    Here,
+    /// By the same, behind whatever it has to do meanwhile.
+    Again,
+    /// The same for notices, of which only some sessions have their turn.
+    Notices,
+    /// Behind everybody who wants something short.
+    Behind,
+}
+
+/// A slice of work that was done.
+struct Slice {
+    machine: Machine,
+    out: Vec<u8>,
+    step: Step,
+    time: Duration,
+}
+
+impl Slice {
+    fn of(mut machine: Machine, begin: Option<impl FnOnce(&mut Machine, &mut Vec<u8>)>, most: Duration) -> Slice {
+        let started = std::time::Instant::now();
+        let mut out = Vec::with_capacity(ANSWER_BYTES);
+        if let Some(begin) = begin {
+            begin(&mut machine, &mut out);
+        }
+        let step = machine.advance_for(most, &mut out);
+        Slice { machine, out, step, time: started.elapsed() }
+    }
+}
+
 impl Session {
     async fn run(&mut self) -> Ended {
         let ended = self.turns().await;
@@ -190,6 +241,8 @@ impl Session {
 
     async fn turns(&mut self) -> Result<(), Ended> {
         let mut buffer = [0; READ_BYTES];
+        // Set anew where it comes earlier, or was too early: not with every request.
+        let mut alarm = pin!(sleep_until(self.deadline()));
         loop {
             self.answer_messages().await?;
             if lock(&self.channel).is_closed() {
@@ -197,6 +250,9 @@ impl Session {
             }
             self.tell().await?;
             let deadline = self.deadline();
+            if deadline < alarm.deadline() {
+                alarm.as_mut().reset(deadline);
+            }
             tokio::select! {
                 read = self.reader.read(&mut buffer) => match read {
                     Ok(0) | Err(_) => return Ok(()),
@@ -206,7 +262,10 @@ impl Session {
                 },
                 () = self.mailbox.knocked() => {}
                 () = self.outbox.broken() => return Err(Ended::Closed),
-                () = sleep_until(deadline) => return Err(Ended::Timeout),
+                () = &mut alarm => match deadline <= Instant::now() {
+                    true => return Err(Ended::Timeout),
+                    false => alarm.as_mut().reset(deadline),
+                },
             }
         }
     }
@@ -335,35 +394,31 @@ impl Session {
         if letters.is_empty() {
             return Ok(());
         }
-        self.work(move |machine, _| machine.take_letters(letters)).await
+        self.work_at(Place::Notices, move |machine, _| machine.take_letters(letters)).await
     }
 
     /// Has the machine begin something and do all that follows, slice by slice.
     async fn work(&mut self, begin: impl FnOnce(&mut Machine, &mut Vec<u8>) + Send + 'static) -> Result<(), Ended> {
+        self.work_at(Place::Here, begin).await
+    }
+
+    /// The same, beginning in this place.
+    async fn work_at(
+        &mut self,
+        mut place: Place,
+        begin: impl FnOnce(&mut Machine, &mut Vec<u8>) + Send + 'static,
+    ) -> Result<(), Ended> {
         let mut begin = Some(begin);
-        let closed = |_| Ended::Stopped;
         loop {
             self.outbox.room().await.map_err(|_| Ended::Closed)?;
-            let is_first = begin.is_some();
-            let long = match is_first {
-                true => None,
-                false => Some(self.surroundings.long.clone().acquire_owned().await.map_err(closed)?),
+            let machine = self.machine.take().expect("it comes back from every slice");
+            let slice = self.slice(machine, begin.take(), place).await?;
+            let Slice { mut machine, mut out, step, time } = slice;
+            place = match place {
+                _ if machine.is_long() => Place::Behind,
+                Place::Notices => Place::Notices,
+                _ => Place::Again,
             };
-            let permit = self.surroundings.work.clone().acquire_owned().await.map_err(closed)?;
-            let mut machine = self.machine.take().expect("it comes back from every slice");
-            let begin = begin.take();
-            let slice = tokio::task::spawn_blocking(move || {
-                let started = std::time::Instant::now();
-                let mut out = Vec::new();
-                if let Some(begin) = begin {
-                    begin(&mut machine, &mut out);
-                }
-                let step = machine.advance(&mut out);
-                drop((permit, long));
-                (machine, out, step, started.elapsed())
-            });
-            // A panic in a slice ends this session only; its subscriptions go with the machine.
-            let (mut machine, mut out, step, time) = slice.await.map_err(|_| Ended::Fault)?;
             let (standing, cost) = self.account(&mut machine, time, out.len());
             self.machine = Some(machine);
             if let (Standing::Over { retry_s }, Step::Done, false) = (standing, step, self.is_http) {
@@ -386,6 +441,39 @@ impl Session {
                 return Ok(());
             }
         }
+    }
+
+    /// Does one slice where it belongs.
+    async fn slice(
+        &mut self,
+        machine: Machine,
+        begin: Option<impl FnOnce(&mut Machine, &mut Vec<u8>) + Send + 'static>,
+        place: Place,
+    ) -> Result<Slice, Ended> {
+        let Surroundings { here, telling, work, long, .. } = &self.surroundings;
+        if place == Place::Behind {
+            return long.spawn_blocking(move || Slice::of(machine, begin, SLICE_TIME)).await.map_err(|_| Ended::Fault);
+        }
+        if place == Place::Again {
+            // Whoever has waited meanwhile comes first.
+            tokio::task::yield_now().await;
+        }
+        let _turn = match place {
+            Place::Notices => Some(telling.acquire().await.map_err(|_| Ended::Stopped)?),
+            _ => None,
+        };
+        if let Ok(_permit) = here.try_acquire() {
+            // A panic in a slice ends this session only; its subscriptions go with the machine.
+            let slice = AssertUnwindSafe(|| Slice::of(machine, begin, PORTION_TIME));
+            return catch_unwind(slice).map_err(|_| Ended::Fault);
+        }
+        let permit = work.clone().acquire_owned().await.map_err(|_| Ended::Stopped)?;
+        let elsewhere = move || {
+            let slice = Slice::of(machine, begin, PORTION_TIME);
+            drop(permit);
+            slice
+        };
+        tokio::task::spawn_blocking(elsewhere).await.map_err(|_| Ended::Fault)
     }
 
     /// Charges a slice to who had it done; says what it cost.

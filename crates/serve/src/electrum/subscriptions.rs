@@ -16,6 +16,9 @@ use tokio::sync::Notify;
 
 use super::error::Error;
 
+/// Subscriptions of a session that leaves which are forgotten under one lock: some tens of microseconds.
+const LEFT_TOGETHER: usize = 256;
+
 /// What waits to be told to one session.
 #[derive(Debug, Default)]
 pub struct Mailbox {
@@ -170,12 +173,16 @@ impl Subscriptions {
         session
     }
 
-    /// Forgets a session and `topics`, the ones it subscribed to.
+    /// Forgets a session and `topics`, the ones it subscribed to: some at a time, so that others come in between.
     pub fn leave(&self, session: SessionId, topics: impl Iterator<Item = Topic>) {
-        let mut tables = lock(&self.tables);
-        for topic in topics {
-            tables.remove(session, &topic);
+        let mut topics = topics.peekable();
+        while topics.peek().is_some() {
+            let mut tables = lock(&self.tables);
+            for topic in topics.by_ref().take(LEFT_TOGETHER) {
+                tables.remove(session, &topic);
+            }
         }
+        let mut tables = lock(&self.tables);
         tables.headers.remove(&session);
         tables.mailboxes.remove(&session);
     }

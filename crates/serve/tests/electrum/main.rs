@@ -9,6 +9,8 @@ mod chain;
 mod client;
 mod documents;
 mod golden;
+mod inputs;
+mod load;
 mod notify;
 mod published;
 mod queries;

@@ -227,10 +227,13 @@ impl Caller {
     }
 
     fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        let mut from = 0;
         loop {
-            if let Some(at) = self.bytes.windows(end.len()).position(|part| part == end) {
-                return self.take(at + end.len());
+            if let Some(at) = self.bytes[from..].windows(end.len()).position(|part| part == end) {
+                return self.take(from + at + end.len());
             }
+            // What was looked at before is not looked at again: an answer may have megabytes.
+            from = self.bytes.len().saturating_sub(end.len() - 1);
             if !self.more() {
                 return None;
             }

@@ -87,6 +87,18 @@ impl<'a> BitReader<'a> {
         BitReader { position, ..BitReader::new(bytes) }
     }
 
+    /// The same bytes at a place that it was at before.
+    pub fn back_at(&self, position: usize) -> BitReader<'a> {
+        BitReader { position, ..*self }
+    }
+
+    /// Passes over `bits` bits.
+    #[inline]
+    pub fn skip(&mut self, bits: u32) -> Result<(), Short> {
+        self.position += bits as usize;
+        if self.position > self.end { Err(Short) } else { Ok(()) }
+    }
+
     /// Bits read so far.
     pub fn position(&self) -> usize {
         self.position
@@ -118,6 +130,18 @@ impl<'a> BitReader<'a> {
     /// Counterpart of [`BitWriter::put_rice`].
     #[inline]
     pub fn get_rice(&mut self, parameter: u32) -> Result<u64, Short> {
+        let word = self.load()?;
+        let run = word.trailing_zeros();
+        // Nearly always all of it is in one word.
+        if run + 1 + parameter <= 56 && self.position + (run + 1 + parameter) as usize <= self.end {
+            self.position += (run + 1 + parameter) as usize;
+            return Ok(u64::from(run) << parameter | word >> (run + 1) & ((1 << parameter) - 1));
+        }
+        self.get_long_rice(parameter)
+    }
+
+    /// The same where it is longer than a word, or ends the stream.
+    fn get_long_rice(&mut self, parameter: u32) -> Result<u64, Short> {
         let mut zeros = 0;
         loop {
             let run = self.load()?.trailing_zeros().min(56);

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use stdx::bytes::Short;
+
 use super::coin::{COIN_KEY_BYTES, CoinRow, CoinRows};
 use super::file::Segment;
 use super::rows::RowDecoder;
@@ -68,6 +70,12 @@ impl Blocks {
         Ok(true)
     }
 
+    /// The first key of the next data block, as far as the index block in use knows it.
+    fn next_key(&self) -> Option<&[u8]> {
+        let start = self.index_at * self.section.fence_bytes();
+        self.index.get(start..start + self.section.key_bytes())
+    }
+
     /// Reads the next data block, checksum included; false at the end.
     fn read_next(&mut self, block: &mut Vec<u8>) -> Result<bool, StoreError> {
         if self.index_at * self.section.fence_bytes() >= self.index.len() && !self.read_index()? {
@@ -95,11 +103,24 @@ impl RowCursor {
     pub(crate) fn seek(segment: &Arc<Segment>, table: Table, hi: u64, lo: u64) -> Result<RowCursor, StoreError> {
         let blocks = Blocks::seek(segment.clone(), Section::Rows(table), &row_key(hi, lo))?;
         let mut cursor = RowCursor { blocks, table, block: Vec::new(), decoder: None, current: None };
-        cursor.advance()?;
-        while cursor.current.is_some_and(|row| (row.hi, row.lo) < (hi, lo)) {
-            cursor.advance()?;
-        }
+        cursor.next_from((hi, lo))?;
         Ok(cursor)
+    }
+
+    /// Goes on to the first row with a key of at least (hi, lo), which is not in front of where it stands.
+    pub(crate) fn forward(&mut self, hi: u64, lo: u64) -> Result<(), StoreError> {
+        let Some(row) = self.current else { return Ok(()) };
+        if (row.hi, row.lo) >= (hi, lo) {
+            return Ok(());
+        }
+        let key = row_key(hi, lo);
+        if self.blocks.next_key().is_some_and(|next| key[..] < *next) {
+            return self.next_from((hi, lo));
+        }
+        // In another block: the fences know which.
+        self.blocks = Blocks::seek(self.blocks.segment.clone(), self.blocks.section, &key)?;
+        self.decoder = None;
+        self.next_from((hi, lo))
     }
 
     /// The row it stands at.
@@ -111,9 +132,22 @@ impl RowCursor {
     /// Moves on by one row.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<(), StoreError> {
+        self.step(|decoder, table, block| decoder.next_row(table, block))
+    }
+
+    /// Moves on by one row at least, to one with a key of at least `key`.
+    fn next_from(&mut self, key: (u64, u64)) -> Result<(), StoreError> {
+        self.step(|decoder, table, block| decoder.next_from(table, block, key))
+    }
+
+    #[inline]
+    fn step(
+        &mut self,
+        next: impl Fn(&mut RowDecoder, Table, &[u8]) -> Result<Option<Row>, Short>,
+    ) -> Result<(), StoreError> {
         loop {
             if let Some(decoder) = &mut self.decoder {
-                let row = decoder.next_row(self.table, &self.block).map_err(|_| self.corrupt())?;
+                let row = next(decoder, self.table, &self.block).map_err(|_| self.corrupt())?;
                 if row.is_some() {
                     self.current = row;
                     return Ok(());

@@ -8,10 +8,13 @@
 #[path = "../rpc/world.rs"]
 mod world;
 
+mod bdk;
+mod clients;
 mod coins;
 mod golden;
 mod library;
 mod model;
+mod program;
 mod push;
 mod slow;
 mod wire;

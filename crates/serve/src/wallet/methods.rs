@@ -128,6 +128,8 @@ pub const METHODS: &[Method] = &[
     method("blockchain.transaction.subscribe", &["tx_hash"], transactions::subscribe),
     method("blockchain.transaction.unsubscribe", &["tx_hash"], transactions::unsubscribe),
     method("blockchain.utxo.get_info", &["tx_hash", "out_n"], outpoints::get_info),
+    // What Sparrow asks servers that have it; in every version.
+    method("blockchain.block.stats", &["height"], headers::block_stats),
 ];
 
 /// The number of the method that a version has under a name; before there is a version, of any.

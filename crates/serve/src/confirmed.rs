@@ -11,8 +11,9 @@ use chain::mempool::{Mempool, SharedMempool};
 use chain::upkeep::Followed;
 use chain::{Handle, Phase};
 use primitives::hash::sha256d;
-use primitives::{BlockHash, OutPoint, Params, ScriptHash, TxNum, Txid, TxoNum};
+use primitives::{Block, BlockHash, OutPoint, Params, ScriptHash, SpentCoins, TxNum, Txid, TxoNum};
 
+use crate::prevouts;
 use crate::rpc::needs;
 use crate::source::{CoinAt, HeaderProof, HistoryEntry, Progress, Source, TxAt, UnspentEntry, View, ViewError};
 
@@ -174,6 +175,14 @@ impl View for Committed {
 
     fn spender(&self, outpoint: &OutPoint) -> Result<Option<(Txid, u32)>, ViewError> {
         Ok(told(self.0.spender(outpoint))?.map(|spender| (spender.txid, spender.height)))
+    }
+
+    fn block_and_spent(&self, height: u32) -> Result<Option<(Block, SpentCoins)>, ViewError> {
+        let Some(bytes) = told(self.0.block_bytes(height))? else { return Ok(None) };
+        let unread = |_| ViewError::Read(format!("the bytes of block {height} are no block"));
+        let block = Block::parse(bytes).map_err(unread)?;
+        let spent = told(prevouts::of_block(&self.0, &block, height))?;
+        Ok(Some((block, spent)))
     }
 
     fn first_tx_num(&self, height: u32) -> Result<TxNum, ViewError> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use chain::Event;
 use chain::mempool::Mempool;
-use primitives::{BlockHash, OutPoint, ScriptHash, TxNum, Txid, TxoNum};
+use primitives::{Block, BlockHash, OutPoint, ScriptHash, SpentCoins, TxNum, Txid, TxoNum};
 
 use crate::rpc::needs;
 
@@ -150,6 +150,11 @@ pub trait View: Send + Sync {
     fn coin(&self, outpoint: &OutPoint) -> Result<Option<CoinAt>, ViewError>;
     /// The confirmed transaction that spends an output, and its height.
     fn spender(&self, outpoint: &OutPoint) -> Result<Option<(Txid, u32)>, ViewError>;
+    /// The block at a height that is not above the tip, and the coins it spent; none where blocks are not at hand.
+    fn block_and_spent(&self, height: u32) -> Result<Option<(Block, SpentCoins)>, ViewError> {
+        let _ = height;
+        Ok(None)
+    }
     /// Ordinal of the first transaction of the block at a height that is not above the tip.
     fn first_tx_num(&self, height: u32) -> Result<TxNum, ViewError>;
     /// Height and position of a confirmed transaction.

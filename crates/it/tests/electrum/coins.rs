@@ -11,9 +11,10 @@ use stdx::hex;
 
 use crate::world::World;
 
-/// Pays to the key below, and its secret as wallets write it.
+/// Pays to the key below.
 pub const ADDRESS: &str = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
-const SECRET: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
+/// The key as wallets write it.
+pub const SECRET: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
 /// Takes the rewards that nobody here spends.
 pub const ELSEWHERE: &str = "bcrt1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qzf4jry";
 /// What a coin holds: a block's reward after 150 blocks of regtest.

@@ -8,11 +8,14 @@
 #[path = "../rpc/world.rs"]
 mod world;
 
+mod bdk;
+mod clients;
 mod coins;
 mod golden;
 mod library;
 mod load;
 mod model;
+mod program;
 mod push;
 mod slow;
 mod wire;

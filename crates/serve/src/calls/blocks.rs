@@ -8,7 +8,7 @@
 use consensus::connect::{is_bip30_repeat, subsidy_sat};
 use primitives::encode::compact_size_length;
 use primitives::script::is_unspendable;
-use primitives::{Block, SpentCoins};
+use primitives::{Block, BlockHash, SpentCoins};
 
 use crate::decoded::transaction::{Shown, write_members};
 use crate::json::Json;
@@ -265,8 +265,14 @@ fn block_stats(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     let chosen = chosen.filter(|names| !names.is_empty());
     let block = parsed(&found, &view)?;
     let spent = spent_by(&found, &block, &view)?.ok_or_else(|| RpcError::misc("Undo data not available"))?;
-    let sums = Sums::of(&block, &spent, found.height > 0, !is_bip30_repeat(found.height, &found.hash));
-    let rows = stats_rows(call, &found, &block, &sums)?;
+    let subject = StatsOf {
+        height: found.height,
+        hash: found.hash,
+        time_s: found.header.time_s,
+        median_time_s: found.median_time_s(call.env)?,
+        subsidy_sat: subsidy_sat(found.height, call.chain_params()),
+    };
+    let rows = all_stats(&subject, &block, &spent);
     json.begin_object();
     match chosen {
         None => rows.iter().for_each(|(name, value)| json.key(name).raw(value.as_bytes())),
@@ -285,12 +291,23 @@ fn block_stats(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
-fn stats_rows(
-    call: &Call<'_>,
-    found: &Located,
-    block: &Block,
-    sums: &Sums,
-) -> Result<Vec<(&'static str, String)>, RpcError> {
+/// What a block's statistics say besides its transactions.
+pub struct StatsOf {
+    /// Its height.
+    pub height: u32,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Its own time.
+    pub time_s: u32,
+    /// The median of its own and the ten times before.
+    pub median_time_s: u32,
+    /// What its miner could take besides fees.
+    pub subsidy_sat: u64,
+}
+
+/// Every statistic of a block on the best chain.
+pub fn all_stats(subject: &StatsOf, block: &Block, spent: &SpentCoins) -> Vec<(&'static str, String)> {
+    let sums = Sums::of(block, spent, subject.height > 0, !is_bip30_repeat(subject.height, &subject.hash));
     let spending = sums.fees.len() as i64;
     let fee: i64 = sums.fees.iter().sum();
     let size: i64 = sums.sizes.iter().sum();
@@ -300,29 +317,29 @@ fn stats_rows(
     let rates = || sums.rates.iter().map(|(rate, _)| *rate);
     let percentiles = percentiles(&sums.rates, sums.weight).map(|rate| rate.to_string()).join(",");
     let text = |value: i64| value.to_string();
-    Ok(vec![
+    vec![
         ("avgfee", text(per_tx(fee))),
         ("avgfeerate", text(if sums.weight > 0 { fee * 4 / sums.weight } else { 0 })),
         ("avgtxsize", text(per_tx(size))),
-        ("blockhash", format!("\"{}\"", found.hash)),
+        ("blockhash", format!("\"{}\"", subject.hash)),
         ("feerate_percentiles", format!("[{percentiles}]")),
-        ("height", text(found.height.into())),
+        ("height", text(subject.height.into())),
         ("ins", text(sums.inputs)),
         ("maxfee", text(most(&mut sums.fees.iter().copied()))),
         ("maxfeerate", text(most(&mut rates()))),
         ("maxtxsize", text(most(&mut sums.sizes.iter().copied()))),
         ("medianfee", text(median_of(&sums.fees))),
-        ("mediantime", text(found.median_time_s(call.env)?.into())),
+        ("mediantime", text(subject.median_time_s.into())),
         ("mediantxsize", text(median_of(&sums.sizes))),
         ("minfee", text(least(&mut sums.fees.iter().copied()))),
         ("minfeerate", text(least(&mut rates()))),
         ("mintxsize", text(least(&mut sums.sizes.iter().copied()))),
         ("outs", text(sums.outputs)),
-        ("subsidy", subsidy_sat(found.height, call.chain_params()).to_string()),
+        ("subsidy", subject.subsidy_sat.to_string()),
         ("swtotal_size", text(sums.segwit_size)),
         ("swtotal_weight", text(sums.segwit_weight)),
         ("swtxs", text(sums.segwit_count)),
-        ("time", text(found.header.time_s.into())),
+        ("time", text(subject.time_s.into())),
         ("total_out", text(sums.paid_sat)),
         ("total_size", text(size)),
         ("total_weight", text(sums.weight)),
@@ -332,7 +349,7 @@ fn stats_rows(
         ("utxo_size_inc", text(sums.coin_bytes)),
         ("utxo_increase_actual", text(sums.coins_made - sums.inputs)),
         ("utxo_size_inc_actual", text(sums.real_coin_bytes)),
-    ])
+    ]
 }
 
 const HASH: Arg = Arg::required("blockhash", Kind::Hex, "The block's hash.");

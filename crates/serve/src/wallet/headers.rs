@@ -1,19 +1,24 @@
-//! Headers, alone, in a row and with proofs; the tip.
+//! Headers, alone, in a row and with proofs; the tip; statistics of a block.
 //!
 //! In:     a session's state and checked arguments.
 //! Out:    the result appended to a buffer whose answer is already open.
 //! Fails:  [`Fault`].
-//! Source: Electrum protocol 1.4 to 1.7, docs/protocol-methods.rst; where it is silent, ElectrumX.
+//! Source: Electrum protocol 1.4 to 1.7, docs/protocol-methods.rst; where it is silent, ElectrumX; Sparrow's own server
+//!         (Frigate) for statistics, which are those of Bitcoin Core's `getblockstats`.
 
+use consensus::connect::subsidy_sat;
+use consensus::header::{MEDIAN_TIME_SPAN, median};
 use primitives::Header;
 
-use super::methods::{Reply, write};
+use super::methods::{Reply, require_ready, write};
+use crate::calls::blocks::{StatsOf, all_stats};
 use crate::electrum::answer;
 use crate::electrum::error::{Error, Fault};
 use crate::electrum::limits::HEADERS_MAX;
 use crate::electrum::machine::Machine;
 use crate::electrum::params::Arguments;
 use crate::electrum::version::V1_6;
+use crate::json::Json;
 use crate::source::View;
 
 pub(super) fn subscribe(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
@@ -136,4 +141,35 @@ pub(super) fn block_headers(
         write_proof((start + count as u64 - 1) as u32, cp_height, &*view, out)?;
     }
     write(out, "}")
+}
+
+/// All that Bitcoin Core's `getblockstats` says of a block on the best chain.
+pub(super) fn block_stats(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    let asked = arguments.number(0, None)?;
+    require_ready(machine)?;
+    let view = machine.env.source.view();
+    let height = known_height(asked, &*view)?;
+    let first = (height + 1).saturating_sub(MEDIAN_TIME_SPAN as u32);
+    let bytes = view.headers(first, height - first + 1)?;
+    let headers: Vec<Header> = bytes.as_chunks().0.iter().map(Header::decode).collect();
+    let last = headers.last().ok_or(Fault::Stale)?;
+    let mut times_s: Vec<u32> = headers.iter().map(|header| header.time_s).collect();
+    let Some((block, spent)) = view.block_and_spent(height)? else { return Err(Fault::Stale) };
+    let subject = StatsOf {
+        height,
+        hash: last.hash(),
+        time_s: last.time_s,
+        median_time_s: median(&mut times_s),
+        subsidy_sat: subsidy_sat(height, &machine.env.config.params),
+    };
+    // The block read is the one whose header was: a reorganisation between the two makes the view stale.
+    if block.header().hash() != subject.hash {
+        return Err(Fault::Stale);
+    }
+    machine.tally.rows += block.txs().map(|tx| tx.input_count() as u64).sum::<u64>();
+    let mut json = Json::new(out);
+    json.begin_object();
+    all_stats(&subject, &block, &spent).iter().for_each(|(name, value)| json.key(name).raw(value.as_bytes()));
+    json.end_object();
+    Ok(Reply::Written)
 }

@@ -88,7 +88,7 @@ pub const METHODS: &[Method] = &[
     method("blockchain.scriptpubkey.unsubscribe", SPK, scripts::unsubscribe).since(V1_7),
     method("blockchain.block.header", &["height", "cp_height"], headers::block_header),
     method("blockchain.block.headers", &["start_height", "count", "cp_height"], headers::block_headers),
-    method("blockchain.headers.subscribe", &[], headers::subscribe),
+    method("blockchain.headers.subscribe", &["raw"], headers::subscribe),
     method("blockchain.transaction.id_from_pos", &["height", "tx_pos", "merkle"], transactions::id_from_pos),
     method("blockchain.transaction.broadcast", &["raw_tx"], sending::broadcast),
     method("blockchain.transaction.broadcast_package", &["raw_txs", "verbose"], sending::broadcast_package).since(V1_6),
@@ -128,6 +128,8 @@ pub const METHODS: &[Method] = &[
     method("blockchain.transaction.subscribe", &["tx_hash"], transactions::subscribe),
     method("blockchain.transaction.unsubscribe", &["tx_hash"], transactions::unsubscribe),
     method("blockchain.utxo.get_info", &["tx_hash", "out_n"], outpoints::get_info),
+    // What Sparrow asks servers that have it; in every version.
+    method("blockchain.block.stats", &["height"], headers::block_stats),
 ];
 
 /// The number of the method that a version has under a name; before there is a version, of any.

@@ -47,9 +47,9 @@ impl Chain {
         let coins = open_coins(&mut store, &world, &options, &params, key)?;
 
         let tip = store.snapshot().tip().expect("the genesis block is committed");
-        let mut known = learn_all(&world, &options, &mut store, &files, tip)?;
-        take_over(std::mem::take(&mut options.headers), &mut store, &mut known.tree, world.clock.unix_s());
-        let Known { tree, progress, scanner, own, tip_node } = known;
+        let headers = std::mem::take(&mut options.headers);
+        let Known { tree, progress, scanner, own, tip_node } =
+            learn_all(&world, &options, &mut store, &files, tip, headers)?;
         let (keeper, hints) = HintsKeeper::open(&*world.disk, &options.hints, &params);
         let median_times_s = RwLock::new(median_times(&store, tip.height)?);
         let tag_key = (!options.skip_index).then_some(key);
@@ -147,6 +147,7 @@ fn learn_all(
     store: &mut Store,
     files: &BlockFiles,
     tip: Tip,
+    headers: Vec<[u8; 80]>,
 ) -> Result<Known, ChainError> {
     let (params, now_s) = (&options.params, world.clock.unix_s());
     let foreign = options.blocks_from.as_deref();
@@ -164,6 +165,7 @@ fn learn_all(
     }
     let tip_node = tree.find(&tip.hash).ok_or(ChainError::TipUnknown { height: tip.height, hash: tip.hash })?;
     check_tip_position(store, files, tip)?;
+    take_over(headers, store, &mut tree, now_s);
     tree.keep_tip(tip_node);
     tree.set_connected(tip_node);
     tree.set_active(tip_node);

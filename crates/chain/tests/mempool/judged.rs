@@ -4,10 +4,10 @@
 //! Out:    how often the engine was asked, and whether others could use the mempool meanwhile.
 //! Fails:  with the row.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chain::mempool::{Accept, Accepted, Base, Event, Mempool, PackageResult, Rejected, SharedMempool, Verdict};
 use chain::policy::{Policy, Reject};
@@ -260,4 +260,43 @@ fn nothing_is_lost_where_the_chain_moves_on_while_the_mempool_follows() {
     stage.shared.chain_moved(gone, now_s, &mut || None);
     assert!(stage.shared.read().is_empty(), "the node ends");
     assert_eq!(stage.shared.accept(&txs[0], &how).unwrap_err().reject, Reject::Stale);
+}
+
+/// Longest and summed time that somebody who reads all the time waits for the mempool while `change` runs.
+fn waits(shared: &SharedMempool, change: impl FnOnce()) -> (Duration, Duration) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut longest, mut sum) = (Duration::ZERO, Duration::ZERO);
+            while !done.load(Ordering::SeqCst) {
+                let asked = Instant::now();
+                let len = shared.read().len();
+                let waited = asked.elapsed();
+                (longest, sum) = (longest.max(waited), sum + waited);
+                std::thread::sleep(Duration::from_micros(50 + len as u64 % 2));
+            }
+            (longest, sum)
+        });
+        change();
+        done.store(true, Ordering::SeqCst);
+        reader.join().unwrap()
+    })
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_reading_beside_a_reorganisation() {
+    for turn in 0..3 {
+        let (stage, coins) = Stage::new(6_000);
+        let txs: Vec<Transaction> = coins[6_000..].iter().map(|coin| Draft::new(&[*coin], &[990_000]).tx()).collect();
+        let base: Arc<dyn Base> = Arc::new(stage.world.ledger.clone());
+        let (now_s, (block, _)) = (stage.world.now_s, block(1, &txs));
+        let blocks = [block];
+        let at_once = waits(&stage.shared, || stage.shared.write().blocks_disconnected(&blocks, base.clone(), now_s));
+        let (stage, _) = Stage::new(6_000);
+        let in_slices =
+            waits(&stage.shared, || stage.shared.blocks_disconnected(&blocks, base.clone(), now_s, &mut || None));
+        assert_eq!(stage.shared.read().len(), 6_000);
+        println!("turn {turn}: longest wait and sum of waits: at once {at_once:?}, in slices {in_slices:?}");
+    }
 }

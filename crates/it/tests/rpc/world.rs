@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use chain::mempool::SharedMempool;
 use chain::policy::Policy;
@@ -59,6 +60,10 @@ impl Host for TestHost {
 
     fn set_unix_s(&self, unix_s: u64) -> bool {
         self.now_s.store(unix_s, Ordering::SeqCst);
+        true
+    }
+
+    fn pass_time(&self, _: Duration) -> bool {
         true
     }
 

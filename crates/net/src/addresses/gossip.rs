@@ -19,7 +19,7 @@ use crate::hosts::{HostKind, is_routable};
 use crate::moment::Moment;
 use crate::peer::PeerId;
 use crate::wire::limits::ADDRESSES_MAX;
-use crate::wire::{Endpoint, PeerAddress, Services};
+use crate::wire::{Endpoint, Host, PeerAddress, Services};
 
 /// Only messages as small as this are passed on: larger ones answer a question.
 const MESSAGE_MAX: usize = 10;
@@ -113,6 +113,11 @@ impl Gossip {
     /// What we can be reached at, and how sure that is.
     pub fn own(&self) -> &[(Endpoint, u32)] {
         &self.own
+    }
+
+    /// True for a host that we could connect to.
+    pub fn reaches(&self, host: &Host) -> bool {
+        self.reachable.has(HostKind::of(host))
     }
 
     /// True for a peer that takes part.
@@ -216,7 +221,6 @@ impl Gossip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Host;
     use stdx::random::Random;
 
     const NOW: Moment = Moment { monotonic: Duration::from_secs(1), unix_s: 1_800_000_000 };

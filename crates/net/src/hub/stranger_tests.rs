@@ -836,6 +836,20 @@ fn a_ping_is_answered_when_all_blocks_before_it_are_tried_and_the_last_is_shown(
 }
 
 #[test]
+fn who_comes_after_a_transaction_is_not_told_of_it() {
+    let mut stage = Stage::new(29);
+    let first = stage.join(ConnectionKind::Inbound);
+    let tx = simple(1);
+    stage.submit(&tx);
+    let (events, now): (Vec<Event>, Moment) = (stage.events.try_iter().collect(), stage.now);
+    events.iter().for_each(|event| stage.hub.pool_changed(event, now));
+    stage.hub.pool_settled(now);
+    let late = stage.join(ConnectionKind::Inbound);
+    stage.pass(60.0);
+    assert_eq!((stage.told(first), stage.told(late)), (vec![wtx(&tx)], vec![]));
+}
+
+#[test]
 fn parts_of_a_block_told_of_early_are_served_though_it_turned_out_to_be_bad() {
     let mut stage = Stage::new(24);
     let (source, sink) = (stage.join_for_blocks(), stage.join_for_blocks());

@@ -71,6 +71,12 @@ impl<C: Chain> Hub<C> {
         }
     }
 
+    /// What has changed is everything for now: it is dealt out among those who are connected, before others come.
+    pub fn pool_settled(&mut self, now: Moment) {
+        self.now = now;
+        self.deal_out();
+    }
+
     /// Deals out what is to be told among the peers.
     pub(super) fn deal_out(&mut self) {
         let again = self.txs.rebroadcast.get_or_insert(self.now.after(REBROADCAST_MIN));

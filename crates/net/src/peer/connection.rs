@@ -459,9 +459,8 @@ impl Peer {
                 // One address may be its own, told to everybody.
                 let answers = self.setup.kind == ConnectionKind::AddressFetch && addresses.len() > 1;
                 let addresses = self.limit_addresses(addresses, now, entropy);
-                if !addresses.is_empty() {
-                    events.push(Event::Addresses(addresses));
-                }
+                // Whoever tells none says all the same that he takes part.
+                events.push(Event::Addresses(addresses));
                 if answers {
                     return Err(End::AddressesFetched);
                 }

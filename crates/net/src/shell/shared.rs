@@ -363,7 +363,10 @@ impl<C: Chain> State<C> {
                 self.hub.close(id, End::ClosedByUs("made room"), now);
                 true
             }
-            None => false,
+            None => {
+                log::debug!(target: "net", "failed to find an eviction candidate - connection dropped (full)");
+                false
+            }
         }
     }
 
@@ -406,7 +409,10 @@ impl<C: Chain> State<C> {
         // What somebody told is taken although his connection may be over: one for addresses ends with them.
         for (id, addresses) in self.hub.take_addresses() {
             let Some(door) = self.doors.get(&id) else { continue };
-            self.book.add(&addresses, &door.remote.host, ADDRESS_PENALTY_S, now.unix_s, &mut *self.entropy);
+            // What cannot be reached takes no room in the book; others may reach it.
+            let reachable: Vec<PeerAddress> =
+                addresses.iter().filter(|address| self.gossip.reaches(&address.endpoint.host)).copied().collect();
+            self.book.add(&reachable, &door.remote.host, ADDRESS_PENALTY_S, now.unix_s, &mut *self.entropy);
             self.gossip.told(id, &addresses, now, &mut *self.entropy);
         }
         self.take_gone(now);

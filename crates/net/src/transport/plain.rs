@@ -117,8 +117,8 @@ fn name(header: &[u8; HEADER_BYTES]) -> [u8; 12] {
     header[4..16].try_into().expect("twelve bytes")
 }
 
-/// A name for the log, whatever its bytes are.
+/// A name for the log: of whatever its bytes are, what may stand there (Core: `SanitizeString`).
 pub fn shown(name: &[u8; 12]) -> String {
-    let end = name.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    name[..end].escape_ascii().to_string()
+    let is_safe = |c: &char| c.is_ascii_alphanumeric() || " .,;-_/:?@()".contains(*c);
+    name.iter().map(|byte| char::from(*byte)).filter(is_safe).collect()
 }

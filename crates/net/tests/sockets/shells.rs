@@ -5,13 +5,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use net::addresses::{Ban, Targets};
+use net::addresses::{Ban, Reachable, Targets};
+use net::hosts::HostKind;
 use net::hub::{Hub, Judgement, UploadBudget};
 use net::peer::{ConnectionKind, End, Local, Whitebound, Whitelisted};
 use net::relay::NoPool;
 use net::shell::{Config, OsEntropy, PeerReport, Proxy, Shell};
 use net::sync::Limits;
 use net::transport::TransportKind;
+use net::wire::{Endpoint, Host, PeerAddress, Services};
 use primitives::{Network, Params};
 use stdx::clock::SystemClock;
 
@@ -309,6 +311,28 @@ fn those_who_want_transactions_take_a_part_of_the_places() {
     wait(&[], "a place is free again", || ready(&shell).len() == 1);
     drop(fifth);
     shell.stop().unwrap();
+}
+
+#[test]
+fn addresses_that_cannot_be_reached_take_no_room() {
+    for (reachable, want) in [(Reachable::ALL, 1), (Reachable::ALL.without(HostKind::V4), 0)] {
+        let shell = start(Config { reachable, ..quiet() }, mined(1));
+        let mut stream = stranger(shell.listening()[0]);
+        let time_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as u32;
+        let endpoint = Endpoint { host: Host::V4([20, 1, 1, 1]), port: 8333 };
+        let services = Services::NETWORK.and(Services::WITNESS);
+        let mut out = Vec::new();
+        let mut transport = net::transport::Transport::plain(params().magic);
+        transport.send(&net::Message::Addr(vec![PeerAddress { time_s, services, endpoint }]), &mut out);
+        stream.write_all(&out).unwrap();
+        // What it said is heard before it is gone.
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(is_closed(&mut stream));
+        wait(&[], "an empty house", || shell.peers().is_empty());
+        let known: usize = shell.address_counts().iter().map(|(_, new, tried)| new + tried).sum();
+        assert_eq!(known, want);
+        shell.stop().unwrap();
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! In:     a time, on regtest only.
 //! Out:    [`Clock`].
 //! Fails:  never.
-//! Source: Bitcoin Core's `setmocktime`.
+//! Source: Bitcoin Core's `setmocktime`, `mockscheduler`.
 //!
 //! Whoever sets the time stops it, as Core's does: nothing comes due before it is set to a later one, and then that much
 //! time has passed for everything that waits. Time spans never run backwards: setting an earlier time changes what the
@@ -40,6 +40,13 @@ impl NodeClock {
         let monotonic = before + Duration::from_secs(after_s.saturating_sub(before_s));
         let mut set = self.set.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         *set = Set { unix_s, system: self.system.monotonic(), monotonic };
+    }
+
+    /// Lets so much time pass for everything that waits; the calendar stays as it is.
+    pub fn pass(&self, time: Duration) {
+        let monotonic = self.monotonic() + time;
+        let mut set = self.set.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *set = Set { system: self.system.monotonic(), monotonic, ..*set };
     }
 
     fn get(&self) -> Set {
@@ -80,6 +87,18 @@ mod tests {
         assert_eq!((clock.unix_s(), clock.monotonic()), (start_s, later));
         clock.set(0);
         assert!(clock.unix_s() >= start_s && clock.monotonic() >= later);
+    }
+
+    #[test]
+    fn time_passes_for_those_who_wait_and_the_calendar_stays() {
+        let clock = NodeClock::default();
+        let (start_s, start) = (clock.unix_s(), clock.monotonic());
+        clock.pass(Duration::from_secs(900));
+        assert!(clock.monotonic() >= start + Duration::from_secs(900) && clock.unix_s() < start_s + 60);
+        clock.set(2_000_000_000);
+        let stopped = clock.monotonic();
+        clock.pass(Duration::from_secs(60));
+        assert_eq!((clock.unix_s(), clock.monotonic()), (2_000_000_000, stopped + Duration::from_secs(60)));
     }
 
     #[test]

@@ -261,7 +261,10 @@ impl News {
         }
         if !changes.is_empty() {
             let now = Moment::of(&*self.clock);
-            shell.with_hub(|hub| changes.iter().for_each(|change| hub.pool_changed(change, now)));
+            shell.with_hub(|hub| {
+                changes.iter().for_each(|change| hub.pool_changed(change, now));
+                hub.pool_settled(now);
+            });
         }
     }
 }

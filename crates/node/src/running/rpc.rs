@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chain::Handle;
 use primitives::network::Network as Chain;
@@ -166,6 +167,14 @@ impl Host for NodeHost {
         let may = self.network == Chain::Regtest;
         if may {
             self.clock.set(unix_s);
+        }
+        may
+    }
+
+    fn pass_time(&self, time: Duration) -> bool {
+        let may = self.network == Chain::Regtest;
+        if may {
+            self.clock.pass(time);
         }
         may
     }

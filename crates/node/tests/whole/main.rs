@@ -8,6 +8,7 @@ mod core_tests;
 mod documents;
 mod filters;
 mod habits;
+mod headers;
 mod layout;
 mod operator;
 mod peers;

@@ -149,6 +149,22 @@ fn set_mock_time(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     Ok(())
 }
 
+fn mock_scheduler(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
+    let told = "mockscheduler is for regression testing (-regtest mode) only";
+    if call.chain_params().network != Network::Regtest {
+        return Err(RpcError::misc(told));
+    }
+    let seconds: i64 = call.integer(0)?;
+    if !(1..=3_600).contains(&seconds) {
+        return Err(RpcError::misc("delta_time must be between 1 and 3600 seconds (1 hr)"));
+    }
+    if !call.env.host.pass_time(Duration::from_secs(seconds.unsigned_abs())) {
+        return Err(RpcError::misc(told));
+    }
+    json.null();
+    Ok(())
+}
+
 fn settle(call: &Call<'_>, json: &mut Json<'_>) -> Outcome {
     if let Some(blocks) = call.env.blocks.get() {
         blocks.settle();
@@ -281,6 +297,14 @@ pub const METHODS: &[Method] = &[
         about: "Sets the clock, on regtest only.",
         result: "null",
         run: set_mock_time,
+    },
+    Method {
+        name: "mockscheduler",
+        category: HIDDEN,
+        args: &[Arg::required("delta_time", Kind::Number, "Seconds, 3600 at most.")],
+        about: "Lets time pass for everything that waits, on regtest only; the clock shows the same as before.",
+        result: "null",
+        run: mock_scheduler,
     },
     Method {
         name: "syncwithvalidationinterfacequeue",

@@ -28,6 +28,8 @@ pub trait Host: Send + Sync {
     fn unix_s(&self) -> u64;
     /// Sets the clock; zero lets it run again. False where the clock cannot be set.
     fn set_unix_s(&self, unix_s: u64) -> bool;
+    /// Lets time pass for everything that waits. False where it cannot be made to.
+    fn pass_time(&self, time: Duration) -> bool;
     /// Where the log goes; empty for standard error.
     fn log_path(&self) -> String;
     /// Bytes of the block files.

@@ -47,9 +47,8 @@ impl Chain {
         let coins = open_coins(&mut store, &world, &options, &params, key)?;
 
         let tip = store.snapshot().tip().expect("the genesis block is committed");
-        let headers = std::mem::take(&mut options.headers);
         let Known { tree, progress, scanner, own, tip_node } =
-            learn_all(&world, &options, &mut store, &files, tip, headers)?;
+            learn_all(&world, &mut options, &mut store, &files, tip)?;
         let (keeper, hints) = HintsKeeper::open(&*world.disk, &options.hints, &params);
         let median_times_s = RwLock::new(median_times(&store, tip.height)?);
         let tag_key = (!options.skip_index).then_some(key);
@@ -143,12 +142,12 @@ struct Known {
 /// What earlier runs learned, and what our own files hold beyond the last commit.
 fn learn_all(
     world: &World,
-    options: &Options,
+    options: &mut Options,
     store: &mut Store,
     files: &BlockFiles,
     tip: Tip,
-    headers: Vec<[u8; 80]>,
 ) -> Result<Known, ChainError> {
+    let headers = std::mem::take(&mut options.headers);
     let (params, now_s) = (&options.params, world.clock.unix_s());
     let foreign = options.blocks_from.as_deref();
     let mut scanner = foreign.map(|path| BlockFiles::open(world.disk.clone(), path, params.magic)).transpose()?;

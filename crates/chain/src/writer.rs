@@ -247,6 +247,8 @@ impl Chain {
         if let Some(cancel) = &self.merge_cancel {
             cancel.store(true, std::sync::atomic::Ordering::SeqCst);
         }
+        // What was learned at the door since the last pass is kept too.
+        self.absorb()?;
         self.commit_if_changed()?;
         self.poll_merge(true)
     }

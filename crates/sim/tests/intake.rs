@@ -331,6 +331,20 @@ fn a_block_far_below_the_best_headers_is_shown_to_who_waits_for_it() {
 }
 
 #[test]
+fn headers_that_came_after_the_last_pass_are_kept_too() {
+    let (trunk, ..) = branches();
+    let disk = FakeDisk::default();
+    let mut node = Node::open(&disk, 1);
+    node.connect(&trunk[..20]);
+    let headers: Vec<Header> = trunk.iter().map(|block| header(block)).collect();
+    node.handle.submit_headers(&headers, WorkProof::Proven);
+    node.handle.stop();
+    node.chain.run().unwrap();
+    let node = Node::open(&disk, 1);
+    assert_eq!((node.handle.best_header().height, node.handle.view().tip().height), (105, 20));
+}
+
+#[test]
 fn orders_of_the_operator_are_followed_and_remembered() {
     let (trunk, left, right) = branches();
     let disk = FakeDisk::default();

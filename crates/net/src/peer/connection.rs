@@ -394,11 +394,12 @@ impl Peer {
         };
         log::trace!(target: "net", "received: {command} ({} bytes) peer={}", payload.len(), self.setup.id.0);
         self.messages.charge(cost(command, payload.len()), now);
+        let bytes = payload.len();
         match Message::parse(command, payload) {
             Ok(message) => self.take_message(message, now, entropy, events),
             Err(error) if self.ends_by(&error) => Err(End::Wire(command, error)),
             Err(error) => {
-                log::debug!(target: "net", "ProcessMessages({command}): Exception '{error}' caught");
+                log::debug!(target: "net", "ProcessMessages({command}, {bytes} bytes): Exception '{error}' caught");
                 self.statistics.dropped_messages += 1;
                 Ok(())
             }
@@ -468,6 +469,9 @@ impl Peer {
             Message::GetAddr => {
                 // Once, and only for those who connected: otherwise our address book could be read through many questions.
                 let is_heard = self.setup.kind == ConnectionKind::Inbound && !self.getaddr_came;
+                if self.getaddr_came {
+                    log::debug!(target: "net", "Ignoring repeated \"getaddr\". peer={}", self.setup.id.0);
+                }
                 self.getaddr_came = true;
                 events.extend(is_heard.then_some(Event::Message(Message::GetAddr)));
             }

@@ -34,6 +34,8 @@ pub enum WireError {
     },
     /// More addresses than [`limits::ADDRESSES_MAX`].
     TooManyAddresses {
+        /// The message: addr or addrv2.
+        message: &'static str,
         /// Addresses announced.
         got: u64,
     },
@@ -139,8 +141,8 @@ impl fmt::Display for WireError {
             WireError::TooManyHeaders { got } => {
                 write!(f, "headers message size = {got}, at most {}", limits::HEADERS_MAX)
             }
-            WireError::TooManyAddresses { got } => {
-                write!(f, "addr message size = {got}, at most {}", limits::ADDRESSES_MAX)
+            WireError::TooManyAddresses { message, got } => {
+                write!(f, "{message} message size = {got}, at most {}", limits::ADDRESSES_MAX)
             }
             WireError::LocatorTooLong { got } => write!(f, "locator of {got} hashes, at most {}", limits::LOCATOR_MAX),
             WireError::TooManyTransactions { got } => {

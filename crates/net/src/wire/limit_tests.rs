@@ -243,10 +243,18 @@ fn lists_end_at_their_limits() {
     check(Command::HEADERS, list(&[], 2_000, &[0; 81], &[]), None);
     check(Command::HEADERS, list(&[], 2_001, &[0; 81], &[]), Some(WireError::TooManyHeaders { got: 2_001 }));
     check(Command::ADDR, list(&[], 1_000, &[1; 30], &[]), None);
-    check(Command::ADDR, list(&[], 1_001, &[1; 30], &[]), Some(WireError::TooManyAddresses { got: 1_001 }));
+    check(
+        Command::ADDR,
+        list(&[], 1_001, &[1; 30], &[]),
+        Some(WireError::TooManyAddresses { message: "addr", got: 1_001 }),
+    );
     let entry = [1, 0, 0, 0, 2, 1, 4, 1, 2, 3, 4, 0, 5];
     check(Command::ADDRV2, list(&[], 1_000, &entry, &[]), None);
-    check(Command::ADDRV2, list(&[], 1_001, &entry, &[]), Some(WireError::TooManyAddresses { got: 1_001 }));
+    check(
+        Command::ADDRV2,
+        list(&[], 1_001, &entry, &[]),
+        Some(WireError::TooManyAddresses { message: "addrv2", got: 1_001 }),
+    );
     for command in [Command::GETHEADERS, Command::GETBLOCKS] {
         check(command, list(&[0; 4], 101, &[1; 32], &[0; 32]), None);
         check(command, list(&[0; 4], 102, &[1; 32], &[0; 32]), Some(WireError::LocatorTooLong { got: 102 }));

@@ -281,12 +281,16 @@ fn parse_nonce(reader: &mut Reader<'_>) -> Result<Option<u64>, WireError> {
 }
 
 fn parse_addr(reader: &mut Reader<'_>) -> Result<Vec<PeerAddress>, WireError> {
-    let count = count(reader, ADDRESSES_MAX, ADDR_ENTRY_BYTES, |got| WireError::TooManyAddresses { got })?;
+    let count =
+        count(reader, ADDRESSES_MAX, ADDR_ENTRY_BYTES, |got| WireError::TooManyAddresses { message: "addr", got })?;
     (0..count).map(|_| PeerAddress::decode(reader)).collect()
 }
 
 fn parse_addrv2(reader: &mut Reader<'_>) -> Result<Vec<PeerAddress>, WireError> {
-    let count = count(reader, ADDRESSES_MAX, ADDRV2_ENTRY_BYTES_MIN, |got| WireError::TooManyAddresses { got })?;
+    let count = count(reader, ADDRESSES_MAX, ADDRV2_ENTRY_BYTES_MIN, |got| WireError::TooManyAddresses {
+        message: "addrv2",
+        got,
+    })?;
     (0..count).filter_map(|_| PeerAddress::decode_v2(reader).transpose()).collect()
 }
 

@@ -20,6 +20,9 @@ use stdx::random::Random;
 
 use super::peers::{Node, wait};
 
+/// A block and its height.
+type At = (BlockHash, u32);
+
 /// A light client's connection.
 struct Client {
     stream: TcpStream,
@@ -79,21 +82,28 @@ impl Client {
 
     /// Filters of the chain up to a block at this height, each checked against its hash and header; headers shown as users see
     /// them, and filters.
-    fn filters(&mut self, stop: &BlockHash, height: u32) -> Vec<(String, String)> {
-        let range = FilterRange { filter_type: 0, start_height: 0, stop: *stop };
-        self.say(&Message::GetFilterHeaders(range));
+    fn filters(&mut self, (stop, height): At, (below, below_height): At) -> Vec<(String, String)> {
+        let (stop, below) = (&stop, &below);
+        self.say(&Message::GetFilterHeaders(FilterRange { filter_type: 0, start_height: 0, stop: *stop }));
         let heads = self.hear(|message| match message {
             Message::FilterHeaders(heads) => Some(heads),
             _ => None,
         });
         assert_eq!((heads.stop, heads.previous, heads.hashes.len()), (*stop, [0; 32], height as usize + 1));
-        self.say(&Message::GetFilters(range));
+        let mut filters = Vec::new();
+        // A thousand at most are asked for at once: those that end at a block below, and the rest.
+        for (start_height, stop) in [(0, *below), (below_height + 1, *stop)] {
+            self.say(&Message::GetFilters(FilterRange { filter_type: 0, start_height, stop }));
+            let last = if start_height == 0 { below_height } else { height };
+            for _ in start_height..=last {
+                filters.push(self.hear(|message| match message {
+                    Message::Filter(filter) => Some(filter),
+                    _ => None,
+                }));
+            }
+        }
         let mut header = heads.previous;
-        let checked = heads.hashes.iter().map(|hash| {
-            let filter = self.hear(|message| match message {
-                Message::Filter(filter) => Some(filter),
-                _ => None,
-            });
+        let checked = heads.hashes.iter().zip(filters).map(|(hash, filter)| {
             assert_eq!(sha256d(&filter.filter), *hash, "{:?}", filter.block);
             header = sha256d(&[*hash, header].concat());
             (BlockHash(header).to_string(), hex::encode(&filter.filter))
@@ -112,7 +122,7 @@ impl Client {
     }
 }
 
-fn tip(node: &Node) -> (BlockHash, u32) {
+fn tip(node: &Node) -> At {
     let hash = node.result("getbestblockhash", json!([]));
     let height = node.result("getblockcount", json!([])).as_u64().unwrap();
     (hash.as_str().unwrap().parse().unwrap(), height as u32)
@@ -128,8 +138,10 @@ fn synced(node: &Node) -> bool {
 fn check(a: &Node, b: &Node) -> Vec<(String, String)> {
     wait("both have the chain and its filters", || tip(a) == tip(b) && synced(a) && synced(b));
     let (stop, height) = tip(a);
-    let filters = Client::connect(b.peers).filters(&stop, height);
-    assert_eq!(filters, Client::connect(a.peers).filters(&stop, height));
+    let below = a.result("getblockhash", json!([500])).as_str().unwrap().parse().unwrap();
+    let filters = |node: &Node| Client::connect(node.peers).filters((stop, height), (below, 500));
+    let (filters, of_a) = (filters(b), filters(a));
+    assert_eq!(filters, of_a);
     for height in [0, 1, height / 2, height] {
         let hash = b.result("getblockhash", json!([height]));
         let told = b.result("getblockfilter", json!([hash]));

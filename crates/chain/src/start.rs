@@ -45,7 +45,6 @@ impl Chain {
         let files = Arc::new(open_files(&world, &options)?);
         let key = TagKey::new(store.snapshot().tag_key());
         let coins = open_coins(&mut store, &world, &options, &params, key)?;
-
         let tip = store.snapshot().tip().expect("the genesis block is committed");
         let Known { tree, progress, scanner, own, tip_node } =
             learn_all(&world, &mut options, &mut store, &files, tip)?;

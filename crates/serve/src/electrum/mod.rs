@@ -26,7 +26,7 @@ mod events;
 mod notices;
 
 pub mod outbox;
-mod priority;
+pub mod priority;
 pub mod record;
 pub mod server;
 pub mod session;

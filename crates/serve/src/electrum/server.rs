@@ -18,10 +18,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use super::events::{Follows, pass_on};
-use super::priority;
 use super::session::{self, Ended, Guest, Surroundings};
 use super::{Config, Env};
 use crate::metrics::Metrics;
+use crate::priority;
 use crate::source::{Event, Source};
 use crate::transport::certificate::Identity;
 use crate::transport::channel::Layers;

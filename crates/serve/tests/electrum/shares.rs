@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use primitives::ScriptHash;
 use serde_json::{Value, json};
 use serve::electrum::Config;
-use serve::electrum::priority::answer_at_once;
+use serve::priority::answer_at_once;
 use serve::transport::Framing;
 use serve::transport::proxy::SIGNATURE;
 

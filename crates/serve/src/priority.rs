@@ -11,8 +11,8 @@
 
 /// The system's greatest.
 const NICE_MAX: i32 = 19;
-/// Behind the process's other threads. Its weight is 335 where that of others is 1,024. Not more: on a machine that other programs keep busy (measured: ten of
-/// them on two processors) a weight of 110 left a client without a byte for ten seconds.
+/// Steps behind the process's other threads: a weight of 335 where theirs is 1,024. Not more: on a machine that other programs
+/// keep busy (measured: ten of them on two processors) a weight of 110 left a client without a byte for ten seconds.
 const NICE: i32 = 5;
 
 /// Turns of this length: the least that there is, about what a short answer takes. The system's own are 2.8 ms.

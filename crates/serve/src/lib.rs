@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod plain;
 pub mod pool;
 pub mod prevouts;
+pub mod priority;
 
 pub mod fuzz;
 

@@ -146,6 +146,12 @@ fn spent(names: &str) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
+/// Work of all sessions so far.
+fn charged_ms(wire: &Wire) -> u64 {
+    let env = wire.handle.env();
+    env.shares.clients(env.now()).iter().map(|client| client.work_ms).sum()
+}
+
 /// The middle one and the one in a hundred.
 fn middle_and_p99(mut times: Vec<Duration>) -> (Duration, Duration) {
     times.sort();
@@ -216,6 +222,7 @@ fn measure_requests() {
         load_wallet(&mut client, &subjects, "scripthash.get_history"),
     );
     println!("wallet of 3,000 in batches of 50: subscribed {load:?}, histories {histories:?}");
+    println!("its work, as it is charged: {} ms", charged_ms(&wire));
     for round in 0..3 {
         let before = spent("electrum");
         let refresh = load_wallet(&mut client, &subjects, "scripthash.subscribe");
@@ -243,6 +250,10 @@ fn measure_requests() {
         })
         .collect();
     println!("history of {} entries: {:?}", subjects.entries, middle_and_p99(times).0);
+    let before = charged_ms(&wire);
+    client.ask(&long);
+    client.ask(&request("block.header", "0"));
+    println!("its work, as it is charged: {} ms", charged_ms(&wire) - before);
     for clients in [1, 8, 64] {
         let (rate, each, times) = closed_loop(&wire, &subjects, clients, Duration::from_secs(4));
         let (p50, p99) = middle_and_p99(times);

@@ -95,7 +95,7 @@ pub enum Error {
     },
     /// The client has had more than its share.
     Excess {
-        /// Seconds after which it may come again.
+        /// Seconds after which nothing of it slows its answers down; it may come again as soon as it is below the end.
         retry_s: u64,
     },
     /// Too many subscriptions.

@@ -33,8 +33,9 @@ pub const SLICE_BYTES: usize = 128 * 1024;
 /// Time after which a slice of a long answer ends, so that those of others get their turn.
 pub const SLICE_TIME: Duration = Duration::from_millis(20);
 
-/// Time that the thread which read a request spends on it, before it looks after others.
-pub const PORTION_TIME: Duration = Duration::from_millis(1);
+/// Time that the thread which read a request spends on it before it looks after others: ten short answers. Meanwhile it may
+/// be that no thread hears of what comes.
+pub const PORTION_TIME: Duration = Duration::from_micros(200);
 
 /// Retries of a request when a reorganisation passed under its view; each takes a newer view.
 pub const STALE_RETRIES_MAX: usize = 5;

@@ -434,7 +434,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        self.env.metrics.subscriptions_now.sub(self.wishes.count() as u64);
         self.env.subscriptions.leave(self.id, self.wishes.topics());
+        self.env.metrics.subscriptions_now.sub(self.wishes.count() as u64);
     }
 }

@@ -26,7 +26,6 @@ mod events;
 mod notices;
 
 pub mod outbox;
-mod priority;
 pub mod record;
 pub mod server;
 pub mod session;

@@ -18,10 +18,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use super::events::{Follows, pass_on};
-use super::priority;
 use super::session::{self, Ended, Guest, Surroundings};
 use super::{Config, Env};
 use crate::metrics::Metrics;
+use crate::priority;
 use crate::source::{Event, Source};
 use crate::transport::certificate::Identity;
 use crate::transport::channel::Layers;
@@ -50,6 +50,7 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> Result<ServerHandle, St
         .worker_threads(config.network_threads)
         .max_blocking_threads(config.work_threads + 1)
         .thread_name("electrum")
+        .on_thread_start(|| _ = priority::answer_at_once())
         .enable_all()
         .build()
         .map_err(StartError::Threads)?;
@@ -80,7 +81,11 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> Result<ServerHandle, St
 /// Threads for long answers, which others come before.
 fn long_threads(count: usize) -> io::Result<Runtime> {
     let mut threads = tokio::runtime::Builder::new_current_thread();
-    threads.max_blocking_threads(count.max(1)).thread_name("electrum-long").on_thread_start(priority::give_way).build()
+    threads
+        .max_blocking_threads(count.max(1))
+        .thread_name("electrum-long")
+        .on_thread_start(|| _ = priority::give_way())
+        .build()
 }
 
 /// Why a server does not start.

@@ -4,7 +4,7 @@
 //! Out:    requests for the machine, its answers for the outbox.
 //! Fails:  the session ends; [`Ended`] says why, for the counters.
 //!
-//! What a request wants first is done by the thread that read it, a few milliseconds at most: no other has to wake for a
+//! What a request wants first is done by the thread that read it, a fifth of a millisecond: no other has to wake for a
 //! short answer. One of those threads always only moves bytes, so that no slow disk keeps them all. What takes longer goes on
 //! a slice at a time on threads that give way to all others.
 
@@ -115,7 +115,7 @@ pub async fn serve(guest: Guest, surroundings: Surroundings) -> Ended {
     let mailbox = Arc::new(Mailbox::default());
     let is_http = guest.layers.framing == Framing::Http;
     let mut session = Session {
-        machine: (!is_http).then(|| Machine::new(env.clone(), mailbox.clone())),
+        machine: (!is_http).then(|| Box::new(Machine::new(env.clone(), mailbox.clone()))),
         mailbox,
         outbox: outbox.clone(),
         channel: channel.clone(),
@@ -182,8 +182,8 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 struct Session {
     surroundings: Surroundings,
-    /// Away while its work is done on another thread, and between the messages of HTTP.
-    machine: Option<Machine>,
+    /// Away while its work is done, and between the messages of HTTP. In a box, so that what waits for a slice is small.
+    machine: Option<Box<Machine>>,
     mailbox: Arc<Mailbox>,
     outbox: Arc<Outbox>,
     channel: Arc<Mutex<Channel>>,
@@ -215,14 +215,14 @@ enum Place {
 
 /// A slice of work that was done.
 struct Slice {
-    machine: Machine,
+    machine: Box<Machine>,
     out: Vec<u8>,
     step: Step,
     time: Duration,
 }
 
 impl Slice {
-    fn of(mut machine: Machine, begin: Option<impl FnOnce(&mut Machine, &mut Vec<u8>)>, most: Duration) -> Slice {
+    fn of(mut machine: Box<Machine>, begin: Option<impl FnOnce(&mut Machine, &mut Vec<u8>)>, most: Duration) -> Slice {
         let started = std::time::Instant::now();
         let mut out = Vec::with_capacity(ANSWER_BYTES);
         if let Some(begin) = begin {
@@ -332,7 +332,7 @@ impl Session {
 
     async fn answer(&mut self, mut messages: Vec<Vec<u8>>) -> Result<(), Ended> {
         if self.is_http {
-            self.machine = Some(self.machine_for_one_message());
+            self.machine = Some(Box::new(self.machine_for_one_message()));
         } else {
             // Blank lines keep nobody connected.
             messages.retain(|message| !message.iter().all(u8::is_ascii_whitespace));
@@ -360,7 +360,7 @@ impl Session {
     async fn refuse(&mut self, refused: &Refusal) -> Ended {
         if *refused == Refusal::TooLong {
             if self.is_http {
-                self.machine = Some(self.machine_for_one_message());
+                self.machine = Some(Box::new(self.machine_for_one_message()));
             }
             let max = self.surroundings.env.limits.line_bytes_max;
             let said = self.work(move |machine, out| {
@@ -446,7 +446,7 @@ impl Session {
     /// Does one slice where it belongs.
     async fn slice(
         &mut self,
-        machine: Machine,
+        machine: Box<Machine>,
         begin: Option<impl FnOnce(&mut Machine, &mut Vec<u8>) + Send + 'static>,
         place: Place,
     ) -> Result<Slice, Ended> {

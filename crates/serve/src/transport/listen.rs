@@ -11,12 +11,16 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use super::Framing;
 
 /// Longest path of a socket in the file system, in bytes (`sockaddr_un`, without the closing zero).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Connections that may wait to be accepted: all clients come back at once when a server has started again, and each that
+/// finds no room tries again a second later. The system allows 4,096 unless it is told otherwise.
+const BACKLOG: u32 = 4096;
 
 /// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +119,11 @@ impl Listener {
     pub async fn bind(mut door: Door) -> io::Result<Listener> {
         let socket = match &mut door.place {
             Place::Tcp(address) => {
-                let listener = TcpListener::bind(*address).await?;
+                let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+                // As the library's own way to bind: a server that starts again may have its port at once.
+                socket.set_reuseaddr(true)?;
+                socket.bind(*address)?;
+                let listener = socket.listen(BACKLOG)?;
                 *address = listener.local_addr()?;
                 Bound::Tcp(listener)
             }

@@ -7,6 +7,7 @@
 //!         (electrs #49), CVE-2012-2459's like.
 
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -237,6 +238,34 @@ fn websockets_survive_floods_of_small_frames_and_pings() {
     drop((deaf, empty));
     server.wait_for("sessions_now", 0);
     assert_eq!((server.count("bytes_waiting_now"), server.count("dropped_fault")), (0, 0));
+}
+
+#[test]
+fn one_byte_at_a_time_behind_every_layer_runs_into_the_line_timer() {
+    let folder = folder();
+    let server = serve_all(mainnet(), &folder, |config| config.limits.line_time_max = Duration::from_millis(300));
+    let line = [b' '; 100].to_vec();
+    let (message, body) = (frame(0x81, &line), post(&" ".repeat(100)).into_bytes());
+    for (count, (name, bytes)) in (1..).zip([
+        ("tls", &line),
+        ("unix", &line),
+        ("ws", &message),
+        ("wss", &message),
+        ("http", &body),
+        ("https", &body),
+    ]) {
+        let mut caller = server.caller(name);
+        caller.greet();
+        let started = Instant::now();
+        for byte in bytes {
+            if caller.stream.write_all(&[*byte]).and_then(|()| caller.stream.flush()).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        server.wait_for("dropped_timeout", count);
+        assert!(started.elapsed() < Duration::from_secs(5), "{name}");
+    }
 }
 
 #[test]

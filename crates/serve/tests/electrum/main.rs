@@ -16,4 +16,5 @@ mod published;
 mod queries;
 mod shares;
 mod transports;
+mod wallets;
 mod wire;

@@ -9,6 +9,7 @@ pub mod source;
 pub mod confirmed;
 pub mod filters;
 pub mod json;
+pub mod kept;
 pub mod metrics;
 pub mod plain;
 pub mod pool;
@@ -18,6 +19,7 @@ pub mod priority;
 pub mod fuzz;
 
 pub mod decoded;
+pub mod discovery;
 pub mod electrum;
 pub mod shares;
 pub mod transport;

@@ -110,6 +110,12 @@ counters! {
     certificates_read,
     /// Requests for a method that does not exist.
     unknown_methods,
+    /// Pings sent to clients that had been silent.
+    pings,
+    /// Other Electrum servers visited.
+    servers_visited,
+    /// Those that were not what they say.
+    servers_refused,
 }
 
 /// Sizes of answers that are told apart, in bytes: one packet, one window, what is streamed.

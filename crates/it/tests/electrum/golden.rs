@@ -111,6 +111,10 @@ fn params_of(method: &str, family: &Family) -> Vec<Value> {
         "blockchain.utxo.get_info" => {
             vec![json!([confirmed, 0]), json!([parent, 0]), json!([parent, 1]), json!([unknown, 0])]
         }
+        "server.add_peer" => {
+            let features = json!({"genesis_hash": family.world.blocks[0].header().hash().to_string(), "hosts": {}});
+            vec![json!([features]), json!([7]), json!([])]
+        }
         "server.ping" => vec![json!([]), json!([4, "abc"]), json!([65_537])],
         _ => vec![json!([])],
     }

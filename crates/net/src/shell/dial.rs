@@ -17,7 +17,11 @@ use super::config::{Config, Proxy};
 use super::connection::carry;
 use super::i2p::Lent;
 use super::shared::{Opening, Shared};
+use super::start::OsEntropy;
+use stdx::hex;
+
 use crate::addresses::{Destination, Dial};
+use crate::entropy::Entropy as _;
 use crate::hosts::is_routable;
 use crate::hub::Chain;
 use crate::peer::{PeerId, Permissions, Setup};
@@ -158,6 +162,17 @@ async fn directly(config: &Config, address: SocketAddr) -> io::Result<TcpStream>
 
 async fn by_proxy<C: Chain>(shared: &Shared<C>, proxy: Proxy, host: String, port: u16) -> io::Result<TcpStream> {
     let credentials = proxy.isolates.then(|| shared.with(|state, _| (state.random_text(), state.random_text())));
+    tokio::time::timeout(PROXY_TIMEOUT, ask_proxy(proxy, host, port, credentials)).await?
+}
+
+/// A connection that a proxy makes, for those who have no peers to talk to.
+pub async fn connect_by_proxy(proxy: Proxy, host: String, port: u16) -> io::Result<TcpStream> {
+    let random = || {
+        let mut bytes = [0; 8];
+        OsEntropy.fill(&mut bytes);
+        hex::encode(&bytes)
+    };
+    let credentials = proxy.isolates.then(|| (random(), random()));
     tokio::time::timeout(PROXY_TIMEOUT, ask_proxy(proxy, host, port, credentials)).await?
 }
 

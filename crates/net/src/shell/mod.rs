@@ -22,6 +22,7 @@ mod start;
 
 pub use config::{Config, Password, Proxy, SamBridge, TorService};
 pub use control::{AddRefusal, Place, Raw};
+pub use dial::connect_by_proxy;
 pub use report::{NodeReport, Own, PeerReport, Totals};
 pub use shared::Ended;
 pub use start::{OsEntropy, Shell};

@@ -85,7 +85,10 @@ fn lines(report: &Json) -> String {
         ),
         ("index", bytes("/disk/index_bytes")),
         ("disk free", bytes("/disk/free_bytes")),
-        ("electrum", format!("{}, {} sessions", word("/electrum/listen"), count("/electrum/sessions"))),
+        (
+            "electrum",
+            format!("{}, {} sessions{}", word("/electrum/listen"), count("/electrum/sessions"), servers(report)),
+        ),
         ("up", seconds(number("/uptime_s") as u64)),
     ];
     let mut lines: Vec<String> = rows.iter().map(|(name, text)| format!("{name:<10} {text}")).collect();
@@ -99,6 +102,12 @@ fn lines(report: &Json) -> String {
         lines.push(format!("{:<10} {note}", "note"));
     }
     lines.join("\n")
+}
+
+/// How many other Electrum servers are verified, where part is taken in discovery.
+fn servers(report: &Json) -> String {
+    let good = report.pointer("/electrum/servers_good_now").and_then(Json::as_u64);
+    good.map_or(String::new(), |good| format!(", {good} other servers verified"))
 }
 
 /// Objects of the report whose numbers only grow.

@@ -9,18 +9,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use primitives::network::{Network, Params};
+use serve::discovery::Wish;
+use serve::discovery::server::Server;
 use serve::electrum::Config as ElectrumConfig;
 use serve::electrum::limits::Limits;
 use serve::rpc::auth::Subnet;
 use serve::shares::ShareLimits;
+use serve::shares::login::Tokens;
 use serve::transport::Framing;
 use serve::transport::certificate::Files;
 use serve::transport::listen::{Door, Place, SOCKET_PATH_BYTES_MAX};
 
-use super::network::tor;
+use super::network::{proxy, tor};
 use super::value::Value;
 use super::{ConfigError, Layers, Source, path, whole, word};
-use crate::wiring::OnionWish;
+use crate::wiring::{OnionWish, by_proxy};
 
 /// The settings of ports, in the order in which `auto` counts them up from the first, and what comes in there.
 const PORTS: [(&str, Framing, bool); 6] = [
@@ -59,6 +62,10 @@ pub fn resolve(
     put("electrum_banner", &mut config.banner);
     put("electrum_donation_address", &mut config.donation_address);
     config.limits = limits(layers);
+    config.tokens = tokens(layers)?;
+    config.usual_ports = [usual_port(network), usual_port(network) + 1];
+    config.public_hosts = public_hosts(layers, &config.doors)?;
+    config.discovery = discovery(layers, network, chain_dir)?;
     Ok(Some(config))
 }
 
@@ -88,6 +95,49 @@ fn doors(layers: &Layers, network: Network) -> Result<Vec<Door>, ConfigError> {
         doors.push(Door { place: Place::Unix(socket), ..Door::plain(SocketAddr::from(([0, 0, 0, 0], 0))) });
     }
     Ok(doors)
+}
+
+/// Where the public reaches this server; a port that is not named is the one where that way in listens.
+fn public_hosts(layers: &Layers, doors: &[Door]) -> Result<Vec<Server>, ConfigError> {
+    let usual = ["tcp", "tls", "ws", "wss"].map(|name| {
+        doors.iter().find(|door| door.name() == name).and_then(|door| match door.place {
+            Place::Tcp(address) => Some(address.port()).filter(|port| *port > 0),
+            Place::Unix(_) => None,
+        })
+    });
+    servers(layers, "electrum_report", usual)
+}
+
+fn servers(layers: &Layers, setting: &'static str, usual: [Option<u16>; 4]) -> Result<Vec<Server>, ConfigError> {
+    let Value::Text(text) = layers.get(setting).0 else { return Ok(Vec::new()) };
+    let accepted = "tcp://host:port, ssl://, ws:// or wss://, between blanks".to_owned();
+    let told = |why| ConfigError::BadValue { setting, source: layers.get(setting).1, why, accepted };
+    Server::of_settings(&text, usual).map_err(told)
+}
+
+fn tokens(layers: &Layers) -> Result<Tokens, ConfigError> {
+    let (setting, accepted) = ("electrum_login", "words of 16 to 256 letters, between blanks".to_owned());
+    let Value::Text(text) = layers.get(setting).0 else { return Ok(Tokens::default()) };
+    Tokens::parse(&text).map_err(|why| ConfigError::BadValue { setting, source: layers.get(setting).1, why, accepted })
+}
+
+/// The part that is taken in discovery.
+fn discovery(layers: &Layers, network: Network, chain_dir: &Path) -> Result<Option<Wish>, ConfigError> {
+    let usual = usual_port(network);
+    let seeds = servers(layers, "electrum_discovery_seeds", [Some(usual), Some(usual + 1), None, None])?;
+    if word(layers, "electrum_discovery") == "off" {
+        return Ok(None);
+    }
+    let by = |name: &str| proxy(layers, name).map(by_proxy);
+    Ok(Some(Wish {
+        seeds,
+        announces: true,
+        // A private chain is for this machine.
+        accepts_local: network == Network::Regtest,
+        file: Some(chain_dir.join("electrum-servers.jsonl")),
+        onion_proxy: by("p2p_onion_proxy").or_else(|| by("p2p_proxy")),
+        proxy: by("p2p_proxy"),
+    }))
 }
 
 /// The onion service these settings want.
@@ -231,6 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn the_public_and_other_servers_are_told_where_we_are_only_if_we_wish() {
+        let config = resolved(&[]).unwrap().unwrap();
+        assert!(config.public_hosts.is_empty() && config.discovery.is_none());
+        let seeds = ("electrum_discovery_seeds", "ssl://b.org tcp://b.org:7");
+        let given = [("electrum_report", "tcp://a.org ssl://a.org:443"), ("electrum_discovery", "on"), seeds];
+        let config = resolved(&given).unwrap().unwrap();
+        assert_eq!(config.public_hosts[0].ports, [Some(50_001), Some(443), None, None]);
+        let wish = config.discovery.unwrap();
+        assert_eq!(wish.seeds[0].ports, [Some(7), Some(50_002), None, None]);
+        assert!(wish.onion_proxy.is_none() && wish.proxy.is_none() && !wish.accepts_local);
+        let tor = resolved(&[("electrum_discovery", "on"), ("p2p_onion_proxy", "127.0.0.1:9050")]).unwrap().unwrap();
+        let wish = tor.discovery.unwrap();
+        assert!(wish.onion_proxy.is_some() && wish.proxy.is_none() && wish.file.unwrap().starts_with("/x"));
+        assert!(resolved(&[seeds]).unwrap().unwrap().discovery.is_none());
+    }
+
+    #[test]
     fn every_way_in_has_its_setting() {
         let all: Vec<(&str, &str)> = PORTS.iter().map(|(name, ..)| (*name, "auto")).collect();
         let config = resolved(&all).unwrap().unwrap();
@@ -267,6 +334,9 @@ mod tests {
             ("electrum_unix_socket", &long, "108 bytes"),
             ("electrum_exempt", "a", "no address"),
             ("electrum_work_soft_s", "300", "conflicts with \"electrum_work_hard_s\""),
+            ("electrum_login", "secret", "16 to 256 letters"),
+            ("electrum_report", "ssl://a.org", "no such way in whose port"),
+            ("electrum_discovery_seeds", "a.org", "no scheme"),
         ] {
             let told = resolved(&[(name, value)]).unwrap_err();
             assert!(told.contains(name) && told.contains(word), "{told}");

@@ -122,6 +122,37 @@ pub const ELECTRUM_SETTINGS: &[Setting] = &[
     ),
     setting(
         ELECTRUM,
+        "electrum_report",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Where the public reaches the Electrum server, as tcp://host:port, ssl://, ws:// and wss://, between blanks; without a \
+         port it is the one where that way in listens. Told in server.features, to other servers where electrum_discovery is \
+         on, and named by the certificate of a first start. The name of electrum_onion is told without being listed.",
+    ),
+    setting(
+        ELECTRUM,
+        "electrum_discovery",
+        Kind::Choice(&["on", "off"]),
+        &[],
+        "off",
+        "",
+        "Visit other Electrum servers, tell clients of those that are what they say, and tell those of what electrum_report \
+         says. Onion services are visited through p2p_onion_proxy or p2p_proxy, others through p2p_proxy where it is set.",
+    ),
+    setting(
+        ELECTRUM,
+        "electrum_discovery_seeds",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Servers that discovery begins with, as tcp://host:port and ssl://host:port, between blanks. Those it found outlast a \
+         restart.",
+    ),
+    setting(
+        ELECTRUM,
         "electrum_server_name",
         Kind::Text,
         &["auto"],
@@ -204,6 +235,16 @@ pub const ELECTRUM_SETTINGS: &[Setting] = &[
         "",
         "Addresses and subnets, between blanks, whose clients are never slowed down, closed or banned. Whoever comes through \
          electrum_unix_socket is among them.",
+    ),
+    setting(
+        ELECTRUM,
+        "electrum_login",
+        Kind::Text,
+        &[],
+        "",
+        "",
+        "Secret words of 16 letters or more, between blanks. A client whose name in server.version ends with one of them is \
+         never slowed down or closed for its work, wherever it comes from. Without TLS others may read the word on its way.",
     ),
     setting(
         ELECTRUM,

@@ -163,7 +163,7 @@ fn address(layers: &Layers, name: &str) -> Option<SocketAddr> {
     }
 }
 
-fn proxy(layers: &Layers, name: &str) -> Option<Proxy> {
+pub(super) fn proxy(layers: &Layers, name: &str) -> Option<Proxy> {
     let isolates = is_on(layers, "p2p_proxy_random");
     address(layers, name).map(|address| Proxy { address, isolates })
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chain::Handle;
 use serve::confirmed::{Confirmed, Waiting};
+use serve::discovery::server::{Host, Server};
 use serve::electrum::{Config, Env, ServerHandle, start};
 use serve::pool::Pool;
 use serve::transport::listen::{Door, Place};
@@ -33,7 +34,17 @@ impl Electrum {
             Place::Tcp(address) if door.is_onion => Some(address),
             _ => None,
         });
-        let onion = onion.zip(target).map(|(wish, target)| Onion::keep(wish, target)).transpose();
+        let env = server.env().clone();
+        let keep = |(wish, target): (OnionWish, SocketAddr)| {
+            let port = wish.port;
+            let told = move |name: &str| {
+                if let Some(host) = Host::parse(name) {
+                    env.directory.also_ours(Server { host, ports: [Some(port), None, None, None] });
+                }
+            };
+            Onion::keep(wish, target, told)
+        };
+        let onion = onion.zip(target).map(keep).transpose();
         let onion = onion.map_err(|error| format!("no thread for the onion service: {error}"))?;
         Ok(Electrum { _onion: onion, server, source })
     }

@@ -318,6 +318,13 @@ fn electrum(electrum: &Electrum) -> Json {
         debug_assert!(method.is_empty());
         object[name] = value.into();
     }
+    if electrum.env.directory.is_on() {
+        let counts = electrum.env.directory.counts();
+        object["servers_good_now"] = counts.good.into();
+        object["servers_stale_now"] = counts.stale.into();
+        object["servers_never_now"] = counts.never.into();
+        object["servers_bad_now"] = counts.bad.into();
+    }
     let asked = metrics.methods.iter().filter(|method| method.requests.get() > 0);
     object["methods"] = asked.map(method).collect();
     object

@@ -46,12 +46,12 @@ pub struct Onion {
 }
 
 impl Onion {
-    /// Keeps the service; its connections go to `target`.
-    pub fn keep(wish: OnionWish, target: SocketAddr) -> io::Result<Onion> {
+    /// Keeps the service; its connections go to `target`. Its name is told each time it stands.
+    pub fn keep(wish: OnionWish, target: SocketAddr, told: impl Fn(&str) + Send + 'static) -> io::Result<Onion> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("electrum-onion".to_owned());
-        let thread = thread.spawn(move || keep(&wish, target, &stopped))?;
+        let thread = thread.spawn(move || keep(&wish, target, &stopped, &told))?;
         Ok(Onion { stop, thread: Some(thread) })
     }
 }
@@ -66,11 +66,11 @@ impl Drop for Onion {
     }
 }
 
-fn keep(wish: &OnionWish, target: SocketAddr, stop: &AtomicBool) {
+fn keep(wish: &OnionWish, target: SocketAddr, stop: &AtomicBool, told: &dyn Fn(&str)) {
     let mut rest = REST;
     while !stop.load(Ordering::SeqCst) {
         let began = Instant::now();
-        let why = match serve(wish, target, stop) {
+        let why = match serve(wish, target, stop, told) {
             Ok(()) => "Tor closed the control connection".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -87,7 +87,7 @@ fn keep(wish: &OnionWish, target: SocketAddr, stop: &AtomicBool) {
     }
 }
 
-fn serve(wish: &OnionWish, target: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
+fn serve(wish: &OnionWish, target: SocketAddr, stop: &AtomicBool, told: &dyn Fn(&str)) -> io::Result<()> {
     let stream = TcpStream::connect_timeout(&wish.tor.control, REPLY_TIME_MAX)?;
     stream.set_read_timeout(Some(LOOK))?;
     let mut lines = Lines { reader: BufReader::new(stream), line: Vec::new() };
@@ -107,6 +107,7 @@ fn serve(wish: &OnionWish, target: SocketAddr, stop: &AtomicBool) -> io::Result<
                     write_secret(&wish.key_file, &new_key)?;
                 }
                 log::info("electrum", "onion service", &[("address", &format!("{host}:{}", wish.port))]);
+                told(&host.to_string());
                 break;
             }
         }
@@ -186,7 +187,8 @@ mod tests {
         let tor_service = TorService { control: listener.local_addr().unwrap(), password: None };
         let wish = OnionWish { tor: tor_service, port: 50_001, key_file: folder.join("key") };
         let target: SocketAddr = "127.0.0.1:7".parse().unwrap();
-        let onion = Onion::keep(wish.clone(), target).unwrap();
+        let (name, names) = std::sync::mpsc::channel();
+        let onion = Onion::keep(wish.clone(), target, move |host| name.send(host.to_owned()).unwrap()).unwrap();
         let info = "250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250 OK\r\n";
         let id = "2gzyxa5ihm7nsggfxnu52rck2vv4rvmdlkiu3zzui5du4xyclen53wid";
         let new = format!("250-ServiceID={id}\r\n250-PrivateKey=ED25519-V3:secret\r\n250 OK\r\n");
@@ -197,6 +199,7 @@ mod tests {
         let mut stream = tor(&listener, second, &[info, "250 OK\r\n", &known]);
         let began = Instant::now();
         drop(onion);
+        assert_eq!(names.iter().collect::<Vec<_>>(), [format!("{id}.onion"), format!("{id}.onion")]);
         assert!(began.elapsed() < Duration::from_secs(5));
         let mut rest = String::new();
         assert_eq!(stream.read_to_string(&mut rest).unwrap_or(0), 0, "the service ends with the connection");

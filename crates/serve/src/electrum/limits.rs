@@ -76,6 +76,10 @@ pub struct Limits {
     pub write_time_max: Duration,
     /// Time without a request before we hang up; ElectrumX's SESSION_TIMEOUT and Fulcrum's idle time are 600 s.
     pub idle_time_max: Duration,
+    /// Silence after which a client that speaks 1.7 is pinged. Electrum's own pings come after at most 300 s.
+    pub silence_time_max: Duration,
+    /// Time for anything to come after a ping; a circuit of Tor that stands answers in seconds.
+    pub pong_time_max: Duration,
     /// Time for the layers below the first message to open: a balancer's header, TLS, a WebSocket's request. Fulcrum
     /// gives TLS 10 s.
     pub opening_time_max: Duration,
@@ -108,6 +112,8 @@ impl Default for Limits {
             waiting_bytes_shared_max: 256 * 1024 * 1024,
             write_time_max: Duration::from_secs(30),
             idle_time_max: Duration::from_secs(600),
+            silence_time_max: Duration::from_secs(120),
+            pong_time_max: Duration::from_secs(60),
             opening_time_max: Duration::from_secs(10),
             handshake_time_max: Duration::from_secs(30),
             line_time_max: Duration::from_secs(60),

@@ -21,6 +21,7 @@ use super::params::Arguments;
 use super::request::{self, Line};
 use super::subscriptions::{Letters, Mailbox, SessionId, Topic};
 use super::version::Version;
+use crate::transport::listen::Origin;
 use crate::wallet::methods::{self, METHODS, Reply};
 use crate::wallet::stream::{Purpose, Stream};
 
@@ -61,6 +62,10 @@ pub struct Machine {
     work: Work,
     /// What it did since this was looked at last.
     pub(crate) tally: Tally,
+    /// Where the client comes from, as far as it is known.
+    pub(crate) origin: Option<Origin>,
+    /// Pings sent so far, and whether the last one has no answer yet.
+    pings: (u64, bool),
 }
 
 /// What a session did.
@@ -72,6 +77,8 @@ pub struct Tally {
     pub rows: u64,
     /// The client's name, where it greeted just now.
     pub software: Option<String>,
+    /// It said a word by which it is exempt.
+    pub has_logged_in: bool,
 }
 
 /// What is left to do.
@@ -100,7 +107,15 @@ impl Machine {
             bad_lines: 0,
             work: Work::default(),
             tally: Tally::default(),
+            origin: None,
+            pings: (0, false),
         }
+    }
+
+    /// The same of a client that comes from there.
+    pub fn of(mut self, origin: Origin) -> Machine {
+        self.origin = Some(origin);
+        self
     }
 
     /// Speaks this version until `server.version` says another; over HTTP there may be no greeting.
@@ -259,6 +274,7 @@ impl Machine {
         let text = std::str::from_utf8(text).expect("the whole line is UTF-8 and requests are cut at ASCII");
         let request = match request::parse(text) {
             Ok(request) => request,
+            Err(_) if self.is_pong(text) => return None,
             Err(refused) => {
                 let head = Head { id: refused.id.unwrap_or("null").into(), two: refused.two };
                 self.refuse(&head, &refused.error, out);
@@ -279,6 +295,29 @@ impl Machine {
             return None;
         };
         self.call(head, index, &request.params, out)
+    }
+
+    /// Asks the client whether it is still there, where its version of the protocol has an answer to that.
+    pub fn ping(&mut self, out: &mut Vec<u8>) {
+        self.pings = (self.pings.0 + 1, true);
+        let request = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":\"{}\",\"method\":\"server.ping\",\"params\":[0,\"\"]}}\n",
+            self.ping_id()
+        );
+        out.extend_from_slice(request.as_bytes());
+        self.env.metrics.pings.add(1);
+    }
+
+    fn ping_id(&self) -> String {
+        format!("ping-{}", self.pings.0)
+    }
+
+    /// True for the first answer to the last ping, even one that says that nobody knows what a ping is.
+    fn is_pong(&mut self, text: &str) -> bool {
+        let is_one =
+            self.pings.1 && request::response_id(text).is_some_and(|id| id.trim_matches('"') == self.ping_id());
+        self.pings.1 &= !is_one;
+        is_one
     }
 
     fn call(&mut self, head: Head, index: usize, params: &request::Params<'_>, out: &mut Vec<u8>) -> Option<EndReason> {

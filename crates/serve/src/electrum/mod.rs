@@ -30,15 +30,20 @@ pub mod record;
 pub mod server;
 pub mod session;
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use primitives::Params;
 
+use crate::discovery::Wish;
+use crate::discovery::directory::Directory;
+use crate::discovery::server::Server;
 use crate::metrics::Metrics;
 use crate::rpc::auth::Subnet;
 use crate::shares::ShareLimits;
 use crate::shares::ledger::Ledger;
+use crate::shares::login::Tokens;
 use crate::source::Source;
 use crate::transport::certificate::Files;
 use crate::transport::listen::Door;
@@ -69,8 +74,14 @@ pub struct Config {
     pub banner: String,
     /// Where to send thanks; empty for none.
     pub donation_address: String,
-    /// Host names and ports under which the public reaches this server.
-    pub public_hosts: Vec<(String, u16)>,
+    /// Hosts and ports under which the public reaches this server.
+    pub public_hosts: Vec<Server>,
+    /// Words by which clients are known, and exempt.
+    pub tokens: Tokens,
+    /// The part taken in the discovery of servers; none by default.
+    pub discovery: Option<Wish>,
+    /// Ports of the network's servers for lines, without TLS and with it, where somebody names none.
+    pub usual_ports: [u16; 2],
     /// Threads that move bytes and give short answers; all but one of them may compute at the same time.
     pub network_threads: usize,
     /// Short work done at the same time on other threads, where those are all at it.
@@ -104,6 +115,9 @@ impl Config {
             banner: format!("Assay {}", env!("CARGO_PKG_VERSION")),
             donation_address: String::new(),
             public_hosts: Vec::new(),
+            tokens: Tokens::default(),
+            discovery: None,
+            usual_ports: [50_001, 50_002],
             // One moves about 1 GB/s; more, because all but one may wait for the disk.
             network_threads: (2 * cores).clamp(4, 16),
             // Reads wait for the disk, so more of them than cores.
@@ -114,6 +128,11 @@ impl Config {
             shares: ShareLimits::default(),
         }
     }
+}
+
+/// A number that nobody can guess, for choices among servers.
+fn seed() -> u64 {
+    std::collections::hash_map::RandomState::new().hash_one("servers")
 }
 
 /// What all sessions share.
@@ -129,6 +148,8 @@ pub struct Env {
     /// Who is there, and what each has cost us.
     pub shares: Arc<Ledger>,
     started: Instant,
+    /// Other servers.
+    pub directory: Directory,
     /// Lines of the log about sessions.
     pub record: Record,
     /// Who wants to hear of what.
@@ -147,6 +168,7 @@ impl Env {
             source,
             shares: Arc::new(Ledger::new(ShareLimits { sessions_max, ..config.shares.clone() })),
             started: Instant::now(),
+            directory: Directory::new(config.discovery.clone(), config.public_hosts.clone(), seed()),
             record: Record::new(config.hashes_addresses),
             limits: config.limits.clone(),
             config,

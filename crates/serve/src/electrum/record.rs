@@ -1,4 +1,4 @@
-//! A line of the log for each session that ends, as few as a flood of sessions must not fill a disk with.
+//! Why a session ends, and a line of the log for each that does, as few as a flood of sessions must not fill a disk with.
 //!
 //! In:     what is known of the session, why it ended, the time since the start.
 //! Out:    `session ended id=... from=... key=value`, with the category `electrum`.
@@ -9,9 +9,49 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::session::Ended;
 use crate::shares::client::Client;
+use crate::transport::frames::code;
 use crate::transport::listen::Origin;
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The client closed, or the connection broke.
+    Closed,
+    /// The client read too slowly.
+    SlowReader,
+    /// A timer ran out.
+    Timeout,
+    /// What came was no request.
+    BadInput,
+    /// No version in common, or no greeting.
+    Protocol,
+    /// A fault of ours.
+    Fault,
+    /// It had more than its share.
+    Excess,
+    /// The operator ended it.
+    Kicked,
+    /// The server stops.
+    Stopped,
+}
+
+impl Ended {
+    /// With which code and words a WebSocket closes.
+    pub(super) fn in_a_websocket(self) -> (u16, &'static str) {
+        match self {
+            Ended::Closed => (code::NORMAL, ""),
+            Ended::SlowReader => (code::POLICY, "too slow"),
+            Ended::Timeout => (code::POLICY, "nothing was asked for too long"),
+            Ended::BadInput => (code::POLICY, "what came was no request"),
+            Ended::Protocol => (code::POLICY, "no version in common"),
+            Ended::Excess => (code::POLICY, "excessive resource usage"),
+            Ended::Kicked => (code::POLICY, "closed by the operator"),
+            Ended::Fault => (code::FAULT, "a fault of the server"),
+            Ended::Stopped => (code::GOING_AWAY, "the server stops"),
+        }
+    }
+}
 
 /// Lines of one minute: about 150 KB, 80 GB in a year of nothing but floods.
 pub const LINES_OF_MINUTE_MAX: u64 = 600;

@@ -124,6 +124,30 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
+#[derive(serde::Deserialize)]
+struct Response<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(default, deserialize_with = "some")]
+    method: bool,
+    #[serde(default, deserialize_with = "some")]
+    result: bool,
+    #[serde(default, deserialize_with = "some")]
+    error: bool,
+}
+
+/// Reads over a value that is there.
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(deserializer).map(|_| true)
+}
+
+/// The `id` of what is no request but the answer to one of ours, whatever it says.
+pub fn response_id(text: &str) -> Option<&str> {
+    let response: Response<'_> = serde_json::from_str(text).ok()?;
+    let is_one = !response.method && (response.result || response.error) && text.trim_start().starts_with('{');
+    is_one.then(|| response.id.get())
+}
+
 /// Reads a value that is there, `null` included, which `Option` alone would read as absent.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
@@ -280,6 +304,22 @@ mod tests {
         }
         for broken in ["{", "x", "{\"id\":1}}", "\u{feff}{}", "\0", "GET / HTTP/1.1"] {
             check(broken, Err((Some("null"), true, -32700)));
+        }
+    }
+
+    #[test]
+    fn answers_to_us_are_known_from_requests() {
+        for (text, want) in [
+            (r#"{"jsonrpc":"2.0","id":"ping-1","result":{"data":""}}"#, Some("\"ping-1\"")),
+            (r#"{"id":7,"result":null,"error":{"code":-32601}}"#, Some("7")),
+            (r#"{"id":7,"error":null,"result":null}"#, Some("7")),
+            (r#"{"id":7,"method":"server.ping","result":1}"#, None),
+            (r#"{"id":7}"#, None),
+            (r#"{"result":1}"#, None),
+            (r#"[7,false,true,true]"#, None),
+            ("{", None),
+        ] {
+            assert_eq!(response_id(text), want, "{text}");
         }
     }
 

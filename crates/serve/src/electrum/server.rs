@@ -18,8 +18,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use super::events::{Follows, pass_on};
-use super::session::{self, Ended, Guest, Surroundings};
+use super::record::Ended;
+use super::session::{self, Guest, Surroundings};
 use super::{Config, Env};
+use crate::discovery::shell;
 use crate::metrics::Metrics;
 use crate::priority;
 use crate::source::{Event, Source};
@@ -71,6 +73,9 @@ pub fn start(config: Config, source: Arc<dyn Source>) -> Result<ServerHandle, St
     if let Some(identity) = &identity {
         runtime.spawn(look_at_certificate(identity.clone(), env.clone()));
     }
+    if surroundings.env.directory.is_on() {
+        runtime.spawn(shell::run(surroundings.env.clone(), surroundings.stop.clone()));
+    }
     for listener in listeners {
         let tls = identity.as_ref().filter(|_| listener.door().has_tls).map(|identity| identity.config());
         runtime.spawn(accept(listener, tls, surroundings.clone()));
@@ -117,7 +122,7 @@ fn identity(config: &Config) -> Result<Option<Arc<Identity>>, StartError> {
     let Some(files) = config.certificate.clone() else {
         return Err(StartError::Certificate("a door has TLS, and there is no certificate".to_owned()));
     };
-    let names: Vec<String> = config.public_hosts.iter().map(|(host, _)| host.clone()).collect();
+    let names: Vec<String> = config.public_hosts.iter().map(|server| server.host.to_string()).collect();
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Identity::open(files, &names, unix_s).map(|identity| Some(Arc::new(identity))).map_err(StartError::Certificate)
 }

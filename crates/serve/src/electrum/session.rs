@@ -25,13 +25,13 @@ use super::error::Error;
 use super::limits::{PORTION_TIME, SLICE_TIME};
 use super::machine::{EndReason, Machine, Step, Tally};
 use super::outbox::Outbox;
+use super::record::Ended;
 use super::subscriptions::Mailbox;
 use super::version;
 use crate::shares::WAIT_MAX;
 use crate::shares::cost::Work;
 use crate::shares::ledger::{Seat, Standing};
 use crate::transport::channel::{Channel, Layers};
-use crate::transport::frames::code;
 use crate::transport::listen::{Origin, Reader, Writer};
 use crate::transport::proxy::Behind;
 use crate::transport::room::Room;
@@ -48,29 +48,6 @@ const ANSWER_BYTES: usize = 512;
 
 /// Time the rest of an answer gets to go out when a session ends from our side.
 const FAREWELL_TIME: Duration = Duration::from_millis(500);
-
-/// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The client closed, or the connection broke.
-    Closed,
-    /// The client read too slowly.
-    SlowReader,
-    /// A timer ran out.
-    Timeout,
-    /// What came was no request.
-    BadInput,
-    /// No version in common, or no greeting.
-    Protocol,
-    /// A fault of ours.
-    Fault,
-    /// It had more than its share.
-    Excess,
-    /// The operator ended it.
-    Kicked,
-    /// The server stops.
-    Stopped,
-}
 
 /// What a session needs besides its socket.
 #[derive(Clone)]
@@ -115,7 +92,8 @@ pub async fn serve(guest: Guest, surroundings: Surroundings) -> Ended {
     let mailbox = Arc::new(Mailbox::default());
     let is_http = guest.layers.framing == Framing::Http;
     let mut session = Session {
-        machine: (!is_http).then(|| Box::new(Machine::new(env.clone(), mailbox.clone()))),
+        machine: (!is_http)
+            .then(|| Box::new(Machine::new(env.clone(), mailbox.clone()).of(guest.seat.client().origin()))),
         mailbox,
         outbox: outbox.clone(),
         channel: channel.clone(),
@@ -126,6 +104,8 @@ pub async fn serve(guest: Guest, surroundings: Surroundings) -> Ended {
         opened: Instant::now(),
         idle_since: Instant::now(),
         line_since: None,
+        heard: Instant::now(),
+        pinged: None,
         surroundings,
     };
     let mut stop = session.surroundings.stop.clone();
@@ -158,23 +138,6 @@ fn lock(channel: &Mutex<Channel>) -> MutexGuard<'_, Channel> {
     channel.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Ended {
-    /// With which code and words a WebSocket closes.
-    fn in_a_websocket(self) -> (u16, &'static str) {
-        match self {
-            Ended::Closed => (code::NORMAL, ""),
-            Ended::SlowReader => (code::POLICY, "too slow"),
-            Ended::Timeout => (code::POLICY, "nothing was asked for too long"),
-            Ended::BadInput => (code::POLICY, "what came was no request"),
-            Ended::Protocol => (code::POLICY, "no version in common"),
-            Ended::Excess => (code::POLICY, "excessive resource usage"),
-            Ended::Kicked => (code::POLICY, "closed by the operator"),
-            Ended::Fault => (code::FAULT, "a fault of the server"),
-            Ended::Stopped => (code::GOING_AWAY, "the server stops"),
-        }
-    }
-}
-
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the server is gone, which is the same.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -198,6 +161,10 @@ struct Session {
     idle_since: Instant,
     /// The first byte of the line that has not ended yet.
     line_since: Option<Instant>,
+    /// The last bytes.
+    heard: Instant,
+    /// When it was pinged, where nothing came since.
+    pinged: Option<Instant>,
 }
 
 /// Where and when a slice of work is done.
@@ -262,12 +229,25 @@ impl Session {
                 },
                 () = self.mailbox.knocked() => {}
                 () = self.outbox.broken() => return Err(Ended::Closed),
-                () = &mut alarm => match deadline <= Instant::now() {
-                    true => return Err(Ended::Timeout),
-                    false => alarm.as_mut().reset(deadline),
+                () = &mut alarm => {
+                    if self.deadline_but_pings() <= Instant::now() {
+                        return Err(Ended::Timeout);
+                    }
+                    if self.ping_at().is_some_and(|at| at <= Instant::now()) {
+                        self.pinged = Some(Instant::now());
+                        self.work(|machine, out| machine.ping(out)).await?;
+                    }
+                    alarm.as_mut().reset(self.deadline());
                 },
             }
         }
+    }
+
+    /// When the client is to be pinged: once in a silence, and only where it knows what that is.
+    fn ping_at(&self) -> Option<Instant> {
+        let speaks_it = self.machine.as_ref().is_some_and(|machine| machine.agreed().0 >= Some(version::V1_7));
+        let at = self.heard + self.surroundings.env.limits.silence_time_max;
+        (speaks_it && self.pinged.is_none()).then_some(at)
     }
 
     /// Takes bytes from the socket; as soon as a balancer has said for whom it speaks, that is who is here.
@@ -275,12 +255,17 @@ impl Session {
         let env = &self.surroundings.env;
         env.metrics.bytes_in.add(bytes.len() as u64);
         self.seat.client().bytes_in.fetch_add(bytes.len() as u64, Relaxed);
+        (self.heard, self.pinged) = (Instant::now(), None);
         let mut channel = lock(&self.channel);
         channel.receive(bytes);
         match channel.behind() {
             Some(Behind::Client(address)) if self.seat.client().origin() == Origin::Balancer => {
                 drop(channel);
-                self.seat.comes_from(Origin::Address(address), env.now()).map_err(|_| {
+                let origin = Origin::Address(address);
+                if let Some(machine) = &mut self.machine {
+                    machine.origin = Some(origin);
+                }
+                self.seat.comes_from(origin, env.now()).map_err(|_| {
                     env.metrics.sessions_refused.add(1);
                     Ended::Excess
                 })
@@ -351,7 +336,8 @@ impl Session {
 
     /// Over HTTP each message stands alone, and speaks the oldest version unless it begins with another greeting.
     fn machine_for_one_message(&self) -> Machine {
-        let mut machine = Machine::new(self.surroundings.env.clone(), Arc::default());
+        let machine = Machine::new(self.surroundings.env.clone(), Arc::default());
+        let mut machine = machine.of(self.seat.client().origin());
         machine.assume_version(version::OLDEST);
         machine
     }
@@ -373,6 +359,12 @@ impl Session {
 
     /// The earliest of the timers.
     fn deadline(&self) -> Instant {
+        let earliest = self.deadline_but_pings();
+        self.ping_at().map_or(earliest, |at| earliest.min(at))
+    }
+
+    /// The earliest of those at whose end the session ends.
+    fn deadline_but_pings(&self) -> Instant {
         let limits = &self.surroundings.env.limits;
         let greeted = match &self.machine {
             Some(machine) => machine.greeted(),
@@ -382,6 +374,9 @@ impl Session {
             true => self.idle_since + limits.idle_time_max,
             false => self.opened + limits.handshake_time_max,
         };
+        if let Some(pinged) = self.pinged {
+            earliest = earliest.min(pinged + limits.pong_time_max);
+        }
         if !lock(&self.channel).is_open() {
             earliest = earliest.min(self.opened + limits.opening_time_max);
         }
@@ -478,8 +473,11 @@ impl Session {
 
     /// Charges a slice to who had it done; says what it cost.
     fn account(&self, machine: &mut Machine, time: Duration, bytes: usize) -> (Standing, Duration) {
-        let Tally { requests, rows, software } = machine.take_tally();
+        let Tally { requests, rows, software, has_logged_in } = machine.take_tally();
         let client = self.seat.client();
+        if has_logged_in {
+            client.trust();
+        }
         client.requests.fetch_add(requests, Relaxed);
         let (version, subscriptions) = machine.agreed();
         client.subscriptions.store(subscriptions as u64, Relaxed);

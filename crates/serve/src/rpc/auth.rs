@@ -98,7 +98,7 @@ fn hash_of(salt: &str, password: &str) -> String {
 }
 
 /// Compares in a time that does not tell where two texts differ.
-fn equal(a: &str, b: &str) -> bool {
+pub(crate) fn equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut different = a.len() ^ b.len();
     for (index, byte) in a.iter().enumerate() {

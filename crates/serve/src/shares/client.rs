@@ -34,6 +34,7 @@ pub struct Client {
     pub bytes_out: AtomicU64,
     /// Scripts and the like it is subscribed to.
     pub subscriptions: AtomicU64,
+    trusted: AtomicBool,
     kicked: AtomicBool,
     kick: Notify,
 }
@@ -64,6 +65,8 @@ pub struct ClientReport {
     pub software: String,
     /// The protocol agreed on; empty before the greeting.
     pub protocol: String,
+    /// It has logged in.
+    pub trusted: bool,
     /// Requests answered.
     pub requests: u64,
     /// Bytes read from it.
@@ -90,6 +93,7 @@ impl Client {
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             subscriptions: AtomicU64::new(0),
+            trusted: AtomicBool::new(false),
             kicked: AtomicBool::new(false),
             kick: Notify::new(),
         }
@@ -110,6 +114,16 @@ impl Client {
         known.software =
             software.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(NAME_LETTERS_MAX).collect();
         known.protocol = protocol;
+    }
+
+    /// It has logged in: from now on it is never slowed down or closed for its work.
+    pub fn trust(&self) {
+        self.trusted.store(true, Relaxed);
+    }
+
+    /// True for one that has logged in.
+    pub fn is_trusted(&self) -> bool {
+        self.trusted.load(Relaxed)
     }
 
     /// Ends the session soon.
@@ -135,6 +149,7 @@ impl Client {
             open_s: now.saturating_sub(self.opened).as_secs(),
             software: known.software.clone(),
             protocol: known.protocol.clone(),
+            trusted: self.is_trusted(),
             requests: self.requests.load(Relaxed),
             bytes_in: self.bytes_in.load(Relaxed),
             bytes_out: self.bytes_out.load(Relaxed),

@@ -336,7 +336,8 @@ impl Seat {
             known.account.charge(cost_us, now, limits.forgiven_ms_per_s);
             (known.origin, known.account.spent_us(now, limits.forgiven_ms_per_s))
         };
-        if is_exempt(origin, &limits) {
+        // What a client that is known costs is not its neighbours' fault either.
+        if is_exempt(origin, &limits) || self.client.is_trusted() {
             return Standing::Fine;
         }
         let others = self.ledger.lock().charge(origin, cost_us, &limits, now);
@@ -433,6 +434,20 @@ mod tests {
         assert!(matches!(heavy.charge(Work { time: s(100), ..Work::default() }, s(0)), Standing::Over { .. }));
         let light = ledger.enter(Origin::Onion, "onion", s(0)).unwrap();
         assert_eq!(light.charge(Work::default(), s(0)), Standing::Slow(WAIT_MAX));
+    }
+
+    #[test]
+    fn one_that_has_logged_in_is_not_limited_and_costs_its_neighbours_nothing() {
+        let ledger = Arc::new(Ledger::new(limits()));
+        let known = ledger.enter(at("192.0.2.1"), "tcp", s(0)).unwrap();
+        known.client().trust();
+        for _ in 0..100 {
+            assert_eq!(known.charge(Work { time: s(1_000), ..Work::default() }, s(0)), Standing::Fine);
+        }
+        let stranger = ledger.enter(at("192.0.2.1"), "tcp", s(0)).unwrap();
+        assert_eq!(stranger.charge(Work::default(), s(0)), Standing::Fine);
+        let reports = ledger.clients(s(0));
+        assert_eq!((reports[0].trusted, reports[1].trusted, reports[0].work_ms), (true, false, 100_000_000));
     }
 
     #[test]

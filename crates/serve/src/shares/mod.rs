@@ -6,12 +6,15 @@
 //! Source: ElectrumX's `COST_SOFT_LIMIT` and `COST_HARD_LIMIT` in spirit; here a cost is time of a thread, measured.
 //!
 //! [`cost`] says what work costs, [`budget`] is one account that forgets with time, [`ledger`] holds them all and the
-//! bans, [`client`] is what is known of one session.
+//! bans, [`client`] is what is known of one session, [`bans`] is how bans are
+//! kept, [`login`] knows who is exempt by a secret.
 
+pub mod bans;
 pub mod budget;
 pub mod client;
 pub mod cost;
 pub mod ledger;
+pub mod login;
 
 use std::time::Duration;
 

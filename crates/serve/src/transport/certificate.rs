@@ -6,9 +6,9 @@
 //! Source: Electrum's wallets trust a self-signed certificate from the first time they see it until it expires.
 
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -22,6 +22,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
+use crate::kept::write_whole;
 use crate::keys::base64;
 
 /// Bytes of a file of certificates or of a key; a chain of four takes 8 KiB.
@@ -148,19 +149,6 @@ fn make(files: &Files, names: &[String], unix_s: u64) -> Result<(), String> {
     // The key first: a certificate without its key would never be made again.
     written(&files.key, pem("PRIVATE KEY", key.serialized_der()), 0o600)?;
     written(&files.certificate, pem("CERTIFICATE", certificate.der()), 0o644)
-}
-
-/// A file that is there wholly or not at all, and that nobody else could read meanwhile.
-fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)
 }
 
 /// Text of RFC 7468.

@@ -6,6 +6,7 @@
 //! Source: Electrum protocol 1.4 to 1.7, docs/protocol-methods.rst; where it is silent, ElectrumX.
 
 use super::methods::{Reply, write};
+use crate::discovery::server::Server;
 use crate::electrum::answer;
 use crate::electrum::error::{Error, Fault};
 use crate::electrum::limits::PONG_DIGITS_MAX;
@@ -24,7 +25,9 @@ pub(super) fn version(machine: &mut Machine, arguments: &Arguments<'_>, out: &mu
     };
     let agreed = version::negotiate(arguments.value(1)?.as_ref())?;
     machine.version = Some(agreed);
-    machine.tally.software = Some(software);
+    let (name, knows_a_token) = machine.env.config.tokens.split(&software);
+    machine.tally.software = Some(name.to_owned());
+    machine.tally.has_logged_in |= knows_a_token;
     out.push(b'[');
     answer::string(&machine.env.config.server_name, out);
     out.push(b',');
@@ -50,9 +53,7 @@ pub(super) fn ping_with_data(_: &mut Machine, arguments: &Arguments<'_>, out: &m
 
 pub(super) fn features(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
     let config = &machine.env.config;
-    let hosts: serde_json::Map<_, _> = (config.public_hosts.iter())
-        .map(|(host, port)| (host.clone(), serde_json::json!({ "tcp_port": port })))
-        .collect();
+    let hosts = Server::hosts(&machine.env.directory.ours());
     let mut features = serde_json::json!({
         "genesis_hash": config.params.genesis_hash.to_string(),
         "hosts": hosts,
@@ -77,7 +78,17 @@ pub(super) fn donation_address(machine: &mut Machine, _: &Arguments<'_>, out: &m
     Ok(Reply::Written)
 }
 
-/// No peers are known: this server does not take part in their discovery.
-pub(super) fn peers_subscribe(_: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
-    write(out, "[]")
+/// Servers verified lately; none where no part is taken in discovery.
+pub(super) fn peers_subscribe(machine: &mut Machine, _: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    let rows = machine.env.directory.told(machine.origin);
+    write(out, &serde_json::Value::Array(rows).to_string())
+}
+
+/// A server announces itself by its features. It will be visited, or not; nobody waits for that here.
+pub(super) fn add_peer(machine: &mut Machine, arguments: &Arguments<'_>, out: &mut Vec<u8>) -> Result<Reply, Fault> {
+    let features = arguments.value(0)?.unwrap_or_default();
+    let is_ours = features["genesis_hash"] == machine.env.config.params.genesis_hash.to_string();
+    let servers = Server::of_features(&features["hosts"]);
+    let taken = is_ours && machine.env.directory.announce(&servers, machine.origin);
+    write(out, if taken { "true" } else { "false" })
 }

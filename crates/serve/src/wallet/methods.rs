@@ -108,6 +108,7 @@ pub const METHODS: &[Method] = &[
     method("server.banner", &[], about::banner),
     method("server.donation_address", &[], about::donation_address),
     method("server.peers.subscribe", &[], about::peers_subscribe),
+    method("server.add_peer", &["features"], about::add_peer),
     // What Fulcrum has besides; in every version.
     method("blockchain.scripthash.get_first_use", HASH, scripts::get_first_use),
     method("blockchain.scripthash.get_status", HASH, scripts::get_status),

@@ -98,6 +98,37 @@ fn one_byte_at_a_time_runs_into_the_line_timer() {
 }
 
 #[test]
+fn the_silent_are_pinged_and_the_dead_hung_up_on() {
+    let server = serve(mainnet(), |limits| {
+        limits.silence_time_max = Duration::from_millis(300);
+        limits.pong_time_max = Duration::from_millis(900);
+    });
+    let greet = |version: &str| {
+        let mut client = server.connect();
+        assert_eq!(client.call("server.version", json!(["test", version]))[1], version);
+        client
+    };
+    let (mut old, mut dead, mut alive) = (greet("1.6"), greet("1.7"), greet("1.7"));
+    // Any answer is one, even from a client that does not know what a ping is; each is asked for once.
+    for (number, answer) in (1..).zip([r#""result":{"data":""}"#, r#""error":{"code":-32601,"message":"what?"}"#]) {
+        let ping = alive.json();
+        let want =
+            json!({"jsonrpc": "2.0", "id": format!("ping-{number}"), "method": "server.ping", "params": [0, ""]});
+        assert_eq!(ping, want);
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"ping-{number}\",{answer}}}");
+        alive.send_line(&line);
+        // A second answer, or one to nothing, is no request.
+        assert_eq!(alive.ask(&line)["error"]["code"], -32600);
+    }
+    assert_eq!(dead.json()["method"], "server.ping");
+    assert!(dead.line().is_none(), "nothing came in time");
+    server.wait_for("dropped_timeout", 1);
+    assert_eq!(alive.json()["id"], "ping-3");
+    assert_eq!(alive.call("server.ping", json!([])), json!({"data": ""}), "a request is an answer too");
+    assert_eq!(old.call("server.ping", json!([])), json!(null), "1.6 knows no ping of ours, and none came");
+}
+
+#[test]
 fn who_says_nothing_is_hung_up_on() {
     let server = serve(mainnet(), |limits| {
         limits.handshake_time_max = Duration::from_millis(150);

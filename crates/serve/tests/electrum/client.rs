@@ -5,7 +5,7 @@
 //! Fails:  panics where the server does not answer within ten seconds.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -41,17 +41,12 @@ pub fn serve(chain: PlainChain, change: impl FnOnce(&mut Limits)) -> Server {
 impl Server {
     /// A connection that has said nothing.
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.handle.local_address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client { reader: BufReader::new(stream.try_clone().unwrap()), stream, next_id: 0 }
+        connect_to(self.handle.local_address())
     }
 
     /// A connection that has greeted.
     pub fn greet(&self) -> Client {
-        let mut client = self.connect();
-        assert_eq!(client.call("server.version", json!(["test", "1.4"]))[1], "1.4");
-        client
+        greet_at(self.handle.local_address())
     }
 
     /// A counter by its name.
@@ -70,6 +65,20 @@ impl Server {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+fn connect_to(address: SocketAddr) -> Client {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    Client { reader: BufReader::new(stream.try_clone().unwrap()), stream, next_id: 0 }
+}
+
+/// A connection that has greeted whoever listens there.
+pub fn greet_at(address: SocketAddr) -> Client {
+    let mut client = connect_to(address);
+    assert_eq!(client.call("server.version", json!(["test", "1.4"]))[1], "1.4");
+    client
 }
 
 /// One connection.

@@ -4,6 +4,7 @@
 //! Out:    one test a table.
 //! Fails:  with the row that is missing or wrong.
 
+use serve::discovery::{book, shell};
 use serve::electrum::limits::{Limits, PONG_DIGITS_MAX};
 use serve::electrum::version::OLDEST;
 use serve::shares::ShareLimits;
@@ -59,11 +60,13 @@ fn the_page_gives_the_default_limits() {
     check(&page, "subscriptions of all sessions", limits.subscriptions_max as u64);
     check(&page, "bytes waiting for one client", limits.waiting_bytes_max as u64);
     check(&page, "bytes waiting for all clients", limits.waiting_bytes_shared_max as u64);
-    check(&page, "seconds without a request", limits.idle_time_max.as_secs());
+    check(&page, "seconds without a request, or an answer to a ping", limits.idle_time_max.as_secs());
     check(&page, "seconds for a balancer's header, TLS and a WebSocket to open", limits.opening_time_max.as_secs());
     check(&page, "bytes of TLS before its handshake is done", HANDSHAKE_BYTES_MAX as u64);
     check(&page, "bytes of a head of HTTP", HEAD_BYTES_MAX as u64);
     check(&page, "frames of one WebSocket message", u64::from(FRAMES_OF_MESSAGE_MAX));
+    check(&page, "seconds of silence before a ping, from 1.7 on", limits.silence_time_max.as_secs());
+    check(&page, "seconds for anything to come after a ping", limits.pong_time_max.as_secs());
     check(&page, "seconds to the greeting", limits.handshake_time_max.as_secs());
     check(&page, "seconds for one line", limits.line_time_max.as_secs());
     check(&page, "seconds for a client to take 64 KiB", limits.write_time_max.as_secs());
@@ -86,4 +89,27 @@ fn the_page_gives_each_ones_share() {
         let row = row.unwrap_or_else(|| panic!("no row {what:?}"));
         assert_eq!(row.split('|').nth(2).unwrap().trim(), want, "{row}");
     }
+}
+
+#[test]
+fn the_page_gives_the_numbers_of_discovery() {
+    let page = page();
+    let section = page.split("## Discovery").nth(1).unwrap();
+    #[track_caller]
+    fn check(section: &str, what: &str, want: impl ToString) {
+        let row = section.lines().find(|line| line.starts_with(&format!("| {what}")));
+        let row = row.unwrap_or_else(|| panic!("no row {what:?}"));
+        assert_eq!(row.split('|').nth(2).unwrap().trim(), want.to_string(), "{row}");
+    }
+    check(section, "seconds for which a verified server is told of", book::FRESH_S);
+    assert!(section.contains(&format!("visited again {} s earlier", book::EARLY_S)));
+    check(section, "seconds after the first visit that fails", 2 * book::REST_S);
+    let two = |[one, other]: [usize; 2]| format!("{one}, {other}");
+    check(section, "visits in a row that may fail", two(book::TRIES_MAX.map(|tries| tries as usize)));
+    check(section, "servers told of out of one /16", book::TOLD_OF_GROUP);
+    check(section, "onion services told of", two([book::ONIONS_TOLD[1], book::ONIONS_TOLD[0]]));
+    check(section, "seconds between two announcements", book::ANNOUNCED_S);
+    check(section, "seconds between two onion services", book::ONION_ANNOUNCED_S);
+    check(section, "servers known, and told of", two([book::KNOWN_MAX, book::TOLD_MAX]));
+    check(section, "visits at a time", shell::VISITS_MAX);
 }

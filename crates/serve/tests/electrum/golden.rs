@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use primitives::{Network, Params};
+use serve::discovery::server::Server;
 use serve::electrum::machine::{Machine, Step};
 use serve::electrum::subscriptions::Mailbox;
 use serve::electrum::{Config, Env};
@@ -22,7 +23,9 @@ fn answers_are_as_recorded() {
     config.server_name = "ElectrumX-compatible/Assay 0.0.0".into();
     config.banner = "A \"banner\"".into();
     config.donation_address = "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa".into();
-    config.public_hosts = vec![("electrum.example.org".into(), 50001)];
+    let services = "tcp://electrum.example.org:50001 ssl://electrum.example.org:50002 ws://electrum.example.org:50003 \
+        wss://electrum.example.org:50004 tcp://[2a00::1]:50001";
+    config.public_hosts = Server::of_settings(services, [None; 4]).unwrap();
     let env = Arc::new(Env::new(config, Arc::new(sample())));
     let mut machine = Machine::new(env.clone(), Arc::new(Mailbox::default()));
 

@@ -7,6 +7,7 @@
 mod abuse;
 mod chain;
 mod client;
+mod discovery;
 mod documents;
 mod golden;
 mod inputs;

@@ -13,6 +13,7 @@ use primitives::ScriptHash;
 use serde_json::{Value, json};
 use serve::electrum::Config;
 use serve::priority::answer_at_once;
+use serve::shares::login::Tokens;
 use serve::transport::Framing;
 use serve::transport::proxy::SIGNATURE;
 
@@ -23,8 +24,12 @@ use crate::wire::{Caller, folder, serve_all};
 const LONG: ScriptHash = ScriptHash([7; 32]);
 
 fn server(folder: &crate::wire::Folder, change: impl FnOnce(&mut Config)) -> Server {
+    server_with(200_000, folder, change)
+}
+
+fn server_with(entries: usize, folder: &crate::wire::Folder, change: impl FnOnce(&mut Config)) -> Server {
     let chain = mainnet();
-    chain.pad(LONG, 200_000);
+    chain.pad(LONG, entries);
     serve_all(chain, folder, |config| {
         config.balancers = vec!["127.0.0.0/8".parse().unwrap()];
         config.shares.exempt = Vec::new();
@@ -40,6 +45,36 @@ fn from(server: &Server, address: [u8; 4]) -> Option<Caller> {
     let mut caller = Caller::over(Box::new(stream), Framing::Lines, false);
     caller.send(r#"{"jsonrpc":"2.0","id":0,"method":"server.version","params":["heavy \u0007wallet 1.0","1.4"]}"#);
     caller.message().map(|_| caller)
+}
+
+#[test]
+fn one_who_says_the_word_is_not_limited() {
+    let folder = folder();
+    let server = server_with(5_000, &folder, |config| {
+        config.shares.soft = Duration::from_millis(1);
+        config.shares.hard = Duration::from_millis(20);
+        config.shares.forgiven_ms_per_s = 0;
+        config.tokens = Tokens::parse("a-long-secret-word").unwrap();
+    });
+    let mut stream = server.tcp("tcp");
+    let header = [&SIGNATURE[..], &[0x21, 0x11, 0, 12], &[192, 0, 2, 1], &[10, 0, 0, 1, 0, 7, 0, 9]].concat();
+    stream.write_all(&header).unwrap();
+    let mut known = Caller::over(Box::new(stream), Framing::Lines, false);
+    known.call("server.version", json!(["my wallet a-long-secret-word", "1.4"]));
+    for _ in 0..10 {
+        assert_eq!(
+            known.call("blockchain.scripthash.get_history", json!([LONG.to_string()])).as_array().unwrap().len(),
+            5_000
+        );
+    }
+    assert_eq!((server.count("slowed"), server.count("dropped_excess")), (0, 0));
+    let report = server.handle.env().shares.clients(server.handle.env().now());
+    assert_eq!((&*report[0].software, report[0].trusted), ("my wallet", true), "nobody sees the word");
+    // Another of the same address has what everybody has.
+    let mut stranger = from(&server, [192, 0, 2, 1]).unwrap();
+    stranger.send(&format!(r#"{{"id":1,"method":"blockchain.scripthash.get_history","params":["{LONG}"]}}"#));
+    while stranger.message().is_some() {}
+    server.wait_for("dropped_excess", 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `assay clients`, `kick`, `ban`, `limits`, `set`: what an operator does to the Electrum server of a running node.
+//! `assay clients`, `kick`, `ban`, `bans`, `limits`, `set`: what an operator does to the Electrum server of a running node.
 //!
 //! In:     the data directory and network of the settings; what to do, as the status socket wants it.
 //! Out:    lines for people, or the JSON object as the node made it.
@@ -38,10 +38,12 @@ fn lines(answer: &Json) -> String {
     for (name, value) in object {
         match value {
             Json::Object(inner) => lines.extend(inner.iter().map(|(name, value)| format!("{name} = {}", word(value)))),
-            Json::Array(bans) => lines.extend(bans.iter().map(|ban| {
-                let left = ban["seconds_left"].as_u64().map_or("until the node stops".to_owned(), |s| format!("{s} s"));
-                format!("banned {}, {left}", word(&ban["who"]))
-            })),
+            Json::Array(bans) if bans.is_empty() => lines.push("nobody is banned".to_owned()),
+            Json::Array(bans) => {
+                lines.extend(
+                    bans.iter().map(|ban| format!("banned {} until {}", word(&ban["who"]), word(&ban["until"]))),
+                );
+            }
             value => lines.push(format!("{name} {}", word(value))),
         }
     }
@@ -59,7 +61,7 @@ fn table(clients: &[Json]) -> String {
         rows.push([
             number("id").to_string(),
             word("origin"),
-            word("door"),
+            word("door") + if client["trusted"] == true { " known" } else { "" },
             number("open_s").to_string(),
             count_text(number("requests")),
             count_text(number("subscriptions")),
@@ -91,10 +93,11 @@ mod tests {
         let second: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(second[..5], ["7", "192.0.2.1", "tls", "61", "1,234"], "{text}");
         assert!(text.ends_with("1.4       a wallet 1"), "{text}");
-        let limits = json!({ "limits": { "electrum_sessions_max": 5 }, "bans": [{ "who": "a", "seconds_left": 9 }] });
+        let bans = json!([{ "who": "a", "until": "2026-11-22T10:00:00Z", "seconds_left": 9 }]);
+        let limits = json!({ "limits": { "electrum_sessions_max": 5 }, "bans": bans });
         let mut told: Vec<String> = lines(&limits).lines().map(str::to_owned).collect();
         told.sort();
-        assert_eq!(told, ["banned a, 9 s", "electrum_sessions_max = 5"]);
+        assert_eq!(told, ["banned a until 2026-11-22T10:00:00Z", "electrum_sessions_max = 5"]);
         assert_eq!(lines(&json!({ "kicked": 2 })), "kicked 2");
     }
 }

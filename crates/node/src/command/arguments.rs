@@ -101,7 +101,7 @@ pub enum ConfigShow {
     File,
 }
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "demo",
     "forge",
@@ -109,6 +109,7 @@ const COMMANDS: [&str; 15] = [
     "clients",
     "kick",
     "ban",
+    "bans",
     "limits",
     "set",
     "verify",
@@ -180,7 +181,7 @@ fn request(matches: &ArgMatches) -> Result<Request, ConfigError> {
             let form = asked.into_iter().find(|(name, _)| matches.get_flag(name));
             Request::Status { flags: flags(), form: form.map_or(StatusForm::Lines, |(_, form)| form) }
         }
-        "clients" | "kick" | "ban" | "limits" | "set" => {
+        "clients" | "kick" | "ban" | "bans" | "limits" | "set" => {
             Request::Admin { flags: flags(), asked: admin_wish(command, matches), json: matches.get_flag("json") }
         }
         "verify" => Request::Verify(flags()),
@@ -284,7 +285,7 @@ fn program() -> Command {
 }
 
 /// The commands for the Electrum server of a running node.
-fn admin_commands() -> [Command; 5] {
+fn admin_commands() -> [Command; 6] {
     let given = |name: &'static str, value_name: &'static str, help: &'static str| {
         Arg::new(name).required(true).value_name(value_name).help(help)
     };
@@ -293,7 +294,7 @@ fn admin_commands() -> [Command; 5] {
         Command::new("clients").about("List the sessions of the running node's Electrum server"),
         Command::new("kick").about("End sessions of the Electrum server").arg(given("who", "WHO", who)),
         Command::new("ban")
-            .about("Turn an address or subnet away from the Electrum server, until the node stops")
+            .about("Turn an address or subnet away from the Electrum server, after a restart too")
             .arg(given("who", "SUBNET", "An address, or a subnet such as 192.0.2.0/24"))
             .arg(
                 Arg::new("seconds")
@@ -303,6 +304,7 @@ fn admin_commands() -> [Command; 5] {
                     .value_parser(clap::value_parser!(u64)),
             )
             .arg(switch("lift", "Lift the ban instead").conflicts_with("seconds")),
+        Command::new("bans").about("List who is turned away from the Electrum server, and until when"),
         Command::new("limits").about("Show the limits that can change while the node runs, and the bans"),
         Command::new("set")
             .about("Change a setting of the running node's Electrum server")

@@ -91,7 +91,10 @@ impl Reporter {
 
     /// The Electrum server listens here, and may be changed while it runs.
     pub fn serving(&self, env: Arc<Env>, listen: String, settings_file: PathBuf) {
-        let admin = Admin::new(env.clone(), settings_file);
+        let admin = Admin::new(env.clone(), settings_file, self.0.chain_dir.join("electrum-bans.jsonl"));
+        if let Err(why) = admin.restore_bans() {
+            log::warn("electrum", "bans of before are not known", &[("why", &why)]);
+        }
         let _ = self.0.electrum.set(Electrum { listen, env, admin });
     }
 

@@ -4,19 +4,21 @@
 //! Out:    a JSON object with the answer, or with `error`.
 //! Fails:  with a text under `error` that names what would be accepted.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
 use serve::electrum::Env;
+use serve::kept;
 use serve::rpc::auth::Subnet;
 use serve::shares::ShareLimits;
+use serve::shares::bans::{self, Ban, shown};
 use serve::transport::listen::Origin;
 
 use crate::config::schema::{self, Setting};
 use crate::config::value::Value;
+use crate::running::log;
 
 /// The settings that may change while the node runs: all of them the Electrum server's.
 pub const CHANGEABLE: [&str; 6] = [
@@ -32,12 +34,48 @@ pub const CHANGEABLE: [&str; 6] = [
 pub struct Admin {
     env: Arc<Env>,
     settings_file: PathBuf,
+    bans_file: PathBuf,
+    /// When the server started, after 1970.
+    started: Duration,
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Admin {
-    /// Over a running server; changes to be kept go to this file.
-    pub fn new(env: Arc<Env>, settings_file: PathBuf) -> Admin {
-        Admin { env, settings_file }
+    /// Over a running server; changes to be kept go to the first file, bans to the other.
+    pub fn new(env: Arc<Env>, settings_file: PathBuf, bans_file: PathBuf) -> Admin {
+        let started = since_1970().saturating_sub(env.now());
+        Admin { env, settings_file, bans_file, started }
+    }
+
+    /// Bans again whom the file says.
+    pub fn restore_bans(&self) -> Result<(), String> {
+        let told = |why: String| format!("{}: {why}", self.bans_file.display());
+        let text = kept::read(&self.bans_file).map_err(|error| told(error.to_string()))?;
+        for ban in bans::read(&text.unwrap_or_default(), since_1970().as_secs()).map_err(told)? {
+            let end = ban.until_s.map(|until_s| Duration::from_secs(until_s).saturating_sub(self.started));
+            self.env.shares.ban(ban.subnet, end);
+        }
+        Ok(())
+    }
+
+    /// A time after the start as seconds since 1970, the same whenever it is asked for.
+    fn until_s(&self, end: Duration) -> u64 {
+        self.started.saturating_add(end).saturating_add(Duration::from_millis(500)).as_secs()
+    }
+
+    /// Those that hold now.
+    fn bans_now(&self) -> Vec<Ban> {
+        let ban = |(subnet, end): (Subnet, Option<Duration>)| Ban { subnet, until_s: end.map(|end| self.until_s(end)) };
+        self.env.shares.bans(self.env.now()).into_iter().map(ban).collect()
+    }
+
+    fn keep_bans(&self) -> Result<(), String> {
+        let text = bans::text(&self.bans_now());
+        kept::write_whole(&self.bans_file, text.as_bytes(), 0o600)
+            .map_err(|error| format!("it holds until the node stops: {}: {error}", self.bans_file.display()))
     }
 
     /// Obeys a command.
@@ -47,10 +85,11 @@ impl Admin {
             "clients" => Ok(json!({ "clients": self.env.shares.clients(self.env.now()) })),
             "kick" => self.kick(word("who")),
             "ban" => self.ban(word("who"), asked["seconds"].as_u64()),
-            "unban" => subnet(word("who")).map(|subnet| json!({ "lifted": self.env.shares.unban(subnet) })),
+            "unban" => self.unban(word("who")),
+            "bans" => Ok(json!({ "bans": self.listed() })),
             "limits" => Ok(self.limits()),
             "set" => self.set(word("key"), word("value"), asked["keep"].as_bool() == Some(true)),
-            other => Err(format!("{other:?} is none of clients, kick, ban, unban, limits, set")),
+            other => Err(format!("{other:?} is none of clients, kick, ban, unban, bans, limits, set")),
         };
         answer.unwrap_or_else(|error| json!({ "error": error }))
     }
@@ -76,20 +115,37 @@ impl Admin {
 
     fn ban(&self, who: &str, seconds: Option<u64>) -> Result<Json, String> {
         let subnet = subnet(who)?;
-        let until = seconds.map(|seconds| self.env.now().saturating_add(Duration::from_secs(seconds)));
-        match self.env.shares.ban(subnet, until) {
-            true => Ok(json!({ "banned": shown(&subnet), "seconds": seconds })),
-            false => Err("there are 10,000 bans already".to_owned()),
+        let end = seconds.map(|seconds| self.env.now().saturating_add(Duration::from_secs(seconds)));
+        if !self.env.shares.ban(subnet, end) {
+            return Err("there are 10,000 bans already".to_owned());
         }
+        self.keep_bans()?;
+        Ok(json!({ "banned": shown(&subnet), "until": until(end.map(|end| self.until_s(end))) }))
+    }
+
+    fn unban(&self, who: &str) -> Result<Json, String> {
+        let lifted = self.env.shares.unban(subnet(who)?);
+        if lifted {
+            self.keep_bans()?;
+        }
+        Ok(json!({ "lifted": lifted }))
+    }
+
+    /// Every ban, for people.
+    fn listed(&self) -> Vec<Json> {
+        let now_s = since_1970().as_secs();
+        let row = |ban: Ban| {
+            let left_s = ban.until_s.map(|until_s| until_s.saturating_sub(now_s));
+            json!({ "who": shown(&ban.subnet), "until": until(ban.until_s), "seconds_left": left_s })
+        };
+        self.bans_now().into_iter().map(row).collect()
     }
 
     fn limits(&self) -> Json {
         let limits = self.env.shares.limits().clone();
         let now: serde_json::Map<String, Json> =
             CHANGEABLE.iter().map(|name| ((*name).to_owned(), in_force(&limits, name))).collect();
-        let bans = self.env.shares.bans(self.env.now());
-        let bans = bans.iter().map(|(subnet, left_s)| json!({ "who": shown(subnet), "seconds_left": left_s }));
-        json!({ "limits": now, "bans": bans.collect::<Vec<Json>>() })
+        json!({ "limits": now, "bans": self.listed() })
     }
 
     fn set(&self, key: &str, text: &str, keep: bool) -> Result<Json, String> {
@@ -114,9 +170,9 @@ fn subnet(text: &str) -> Result<Subnet, String> {
     text.parse()
 }
 
-fn shown(subnet: &Subnet) -> String {
-    let whole = matches!((subnet.address, subnet.prefix), (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128));
-    if whole { subnet.address.to_string() } else { format!("{}/{}", subnet.address, subnet.prefix) }
+/// The end of a ban, for people.
+fn until(until_s: Option<u64>) -> String {
+    until_s.map_or_else(|| "it is lifted".to_owned(), log::utc)
 }
 
 /// A limit as one would write it in the settings.
@@ -157,10 +213,7 @@ fn keep_in_file(path: &Path, name: &str, value: &Value) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read?,
     };
-    let draft = path.with_extension("new");
-    std::fs::write(&draft, with_setting(&text, name, value))?;
-    std::fs::File::open(&draft)?.sync_all()?;
-    std::fs::rename(draft, path)
+    kept::write_whole(path, with_setting(&text, name, value).as_bytes(), 0o600)
 }
 
 fn with_setting(text: &str, name: &str, value: &Value) -> String {
@@ -195,7 +248,8 @@ mod tests {
         let config = Config::new("127.0.0.1:0".parse().unwrap(), params.clone());
         let folder = std::env::temp_dir().join(format!("assay-admin-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Admin::new(Arc::new(Env::new(config, Arc::new(Confirmed::new(&params)))), folder.join("assay.toml"))
+        let env = Arc::new(Env::new(config, Arc::new(Confirmed::new(&params))));
+        Admin::new(env, folder.join("assay.toml"), folder.join("electrum-bans.jsonl"))
     }
 
     #[test]
@@ -238,8 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn bans_are_listed_and_lifted() {
+    fn bans_are_listed_lifted_and_outlast_a_restart() {
         let admin = admin("ban");
+        assert_eq!(admin.restore_bans(), Ok(()), "none so far");
         assert_eq!(
             admin.answer(&json!({ "command": "ban", "who": "192.0.2.7", "seconds": 60 }))["banned"],
             "192.0.2.7"
@@ -248,7 +303,19 @@ mod tests {
         let bans = admin.answer(&json!({ "command": "limits" }))["bans"].clone();
         assert!(bans[0]["seconds_left"].as_u64().unwrap() >= 58, "{bans}");
         assert_eq!((&bans[1]["who"], &bans[1]["seconds_left"]), (&json!("2001:db8::/32"), &Json::Null));
+        assert_eq!(bans[1]["until"], "it is lifted");
+        let year = bans[0]["until"].as_str().unwrap();
+        assert!(year.starts_with("20") && year.ends_with('Z'), "{year}");
+        // Another start of the node: both hold, as long as they did.
+        let again = self::admin("ban");
+        again.restore_bans().unwrap();
+        let after = again.answer(&json!({ "command": "bans" }))["bans"].clone();
+        assert_eq!(after[0]["until"], bans[0]["until"]);
+        assert_eq!((&after[1], after.as_array().unwrap().len()), (&bans[1], 2));
         assert_eq!(admin.answer(&json!({ "command": "unban", "who": "192.0.2.7" }))["lifted"], true);
+        assert!(!std::fs::read_to_string(&admin.bans_file).unwrap().contains("192.0.2.7"));
+        std::fs::write(&admin.bans_file, "torn").unwrap();
+        assert!(again.restore_bans().unwrap_err().contains("line 1"));
         assert_eq!(admin.answer(&json!({ "command": "kick", "who": "7" }))["kicked"], 0);
         let _ = std::fs::remove_dir_all(admin.settings_file.parent().unwrap());
     }

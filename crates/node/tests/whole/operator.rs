@@ -78,6 +78,7 @@ fn an_operator_sees_ends_bans_and_changes() {
     };
     assert_eq!(now(&limits), [7, 8]);
     assert_eq!(command(folder.text(), &["ban", "192.0.2.0/24", "--lift"])["lifted"], true);
+    let banned = command(folder.text(), &["ban", "198.51.100.7", "--seconds", "86400"]);
     let wrong = output(&["set", "electrum_sessions_max", "none", "--chain", "regtest", "--datadir", folder.text()]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).contains("accepted: 1..=100000 sessions"), "{}", stderr(&wrong));
@@ -98,6 +99,11 @@ fn an_operator_sees_ends_bans_and_changes() {
     let mut node = Running::start_with(folder.text(), chain.text(), &[]);
     node.wait_for(folder.text(), |report| report["phase"] == "following");
     assert_eq!(now(&command(folder.text(), &["limits"])), [100, 8], "one was kept, the other not");
+    let bans = command(folder.text(), &["bans"])["bans"].clone();
+    assert_eq!(
+        (&bans[0]["who"], &bans[0]["until"], bans.as_array().unwrap().len()),
+        (&banned["banned"], &banned["until"], 1)
+    );
     node.signal("TERM");
     node.end();
 }

@@ -196,11 +196,11 @@ impl Ledger {
         tables.bans.len() < before
     }
 
-    /// The bans that hold now, and the seconds they still hold.
-    pub fn bans(&self, now: Duration) -> Vec<(Subnet, Option<u64>)> {
+    /// The bans that hold now, and until when after the start.
+    pub fn bans(&self, now: Duration) -> Vec<(Subnet, Option<Duration>)> {
         let tables = self.lock();
         let holding = tables.bans.iter().filter(|(_, until)| until.is_none_or(|until| until > now));
-        holding.map(|(subnet, until)| (*subnet, until.map(|until| (until - now).as_secs()))).collect()
+        holding.copied().collect()
     }
 }
 
@@ -479,7 +479,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         assert!(runtime.block_on(kicked));
         assert_eq!(ledger.enter(at("192.0.2.9"), "tcp", s(9)).err(), Some(Turned::Banned));
-        assert_eq!(ledger.bans(s(4)).iter().map(|ban| ban.1).collect::<Vec<_>>(), [Some(6)]);
+        assert_eq!(ledger.bans(s(4)).iter().map(|ban| ban.1).collect::<Vec<_>>(), [Some(s(10))]);
         assert!(ledger.enter(at("192.0.2.9"), "tcp", s(10)).is_ok());
         assert!(ledger.ban(subnet, None) && ledger.unban(subnet) && !ledger.unban(subnet));
         assert!(ledger.enter(at("192.0.2.9"), "tcp", s(11)).is_ok());

@@ -44,7 +44,8 @@ impl Electrum {
         let program = places.find_map(|place| Some(place.join("electrum")).filter(|program| program.is_file()))?;
         // Free now, and with luck until the program listens there.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        std::fs::create_dir_all(folder.join("regtest")).unwrap();
+        let wallets = folder.join("regtest/wallets");
+        std::fs::create_dir_all(&wallets).unwrap();
         let settings = json!({
             "rpcuser": "u", "rpcpassword": "p", "rpcport": port, "rpchost": "127.0.0.1", "rpcsock": "tcp",
             "oneserver": true, "auto_connect": false, "server": format!("127.0.0.1:{server}:t"),
@@ -54,7 +55,7 @@ impl Electrum {
         let mut command = Command::new(program);
         command.args(["--regtest", "-D"]).arg(folder).arg("daemon");
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let electrum = Electrum { child, address: format!("127.0.0.1:{port}"), wallet: folder.join("wallet") };
+        let electrum = Electrum { child, address: format!("127.0.0.1:{port}"), wallet: wallets.join("default_wallet") };
         electrum.wait("the program answers", |electrum| electrum.try_ask("getinfo", json!({})).is_ok());
         Some(electrum)
     }
@@ -76,10 +77,9 @@ impl Electrum {
         }
     }
 
-    /// The result of a command about the wallet.
+    /// The result of a command, about the wallet of the usual name.
     #[track_caller]
-    fn ask(&self, method: &str, mut params: Value) -> Value {
-        params["wallet"] = json!(self.wallet);
+    fn ask(&self, method: &str, params: Value) -> Value {
         self.try_ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
@@ -104,7 +104,9 @@ impl Electrum {
         loop {
             let history = self.ask("onchain_history", json!({}));
             let row = |row: &Value| (row["txid"].as_str().unwrap().to_owned(), row["height"].as_i64().unwrap().max(0));
-            let mut got: Vec<(String, i64)> = history["transactions"].as_array().unwrap().iter().map(row).collect();
+            // Before version 4.6 the list is a part of an object.
+            let rows = history.get("transactions").unwrap_or(&history).as_array().unwrap();
+            let mut got: Vec<(String, i64)> = rows.iter().map(row).collect();
             got.sort();
             let chain = self.try_ask("getinfo", json!({})).unwrap();
             if got == want && chain["blockchain_height"] == height {

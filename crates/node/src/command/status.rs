@@ -85,10 +85,7 @@ fn lines(report: &Json) -> String {
         ),
         ("index", bytes("/disk/index_bytes")),
         ("disk free", bytes("/disk/free_bytes")),
-        (
-            "electrum",
-            format!("{}, {} sessions{}", word("/electrum/listen"), count("/electrum/sessions"), servers(report)),
-        ),
+        ("electrum", electrum(report)),
         ("up", seconds(number("/uptime_s") as u64)),
     ];
     let mut lines: Vec<String> = rows.iter().map(|(name, text)| format!("{name:<10} {text}")).collect();
@@ -104,10 +101,13 @@ fn lines(report: &Json) -> String {
     lines.join("\n")
 }
 
-/// How many other Electrum servers are verified, where part is taken in discovery.
-fn servers(report: &Json) -> String {
-    let good = report.pointer("/electrum/servers_good_now").and_then(Json::as_u64);
-    good.map_or(String::new(), |good| format!(", {good} other servers verified"))
+/// Where the Electrum server listens, who is there, and how many others are verified where part is taken in discovery.
+fn electrum(report: &Json) -> String {
+    let electrum = &report["electrum"];
+    let listen = electrum["listen"].as_str().unwrap_or("-");
+    let servers = electrum["servers_good_now"].as_u64();
+    let servers = servers.map_or(String::new(), |good| format!(", {good} other servers verified"));
+    format!("{listen}, {} sessions{servers}", count_text(electrum["sessions"].as_u64().unwrap_or(0)))
 }
 
 /// Objects of the report whose numbers only grow.

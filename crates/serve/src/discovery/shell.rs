@@ -131,8 +131,13 @@ async fn call_on(env: &Arc<Env>, visitee: &Visitee, tls: Arc<ClientConfig>) -> O
 async fn found(visitee: &Visitee, by_proxy: bool, accepts_local: bool) -> Result<Vec<IpAddr>, Outcome> {
     let mut addresses: Vec<IpAddr> = match &visitee.server.host {
         Host::Onion(_) => return Ok(Vec::new()),
-        // One that announced itself is looked up all the same: its word alone is not enough.
+        // Where there is a proxy, nothing is looked up beside it; then nobody knows whether an announcement came from there.
         Host::Name(_) if by_proxy && visitee.announced_from.is_none() => return Ok(Vec::new()),
+        Host::Name(_) if by_proxy => {
+            return Err(Outcome::Unreached(
+                "a name that announced itself is not looked up beside the proxy".to_owned(),
+            ));
+        }
         Host::Address(address) => vec![*address],
         Host::Name(name) => match tokio::time::timeout(CONNECT_TIME, tokio::net::lookup_host((name.as_str(), 0))).await
         {

@@ -43,7 +43,7 @@ impl Default for ShareLimits {
         ShareLimits {
             sessions_max: 1000,
             sessions_address_max: 100,
-            // A wallet of 100,000 addresses takes about 10 s of work the first time, a history of a million entries 7 s.
+            // A wallet of 100,000 addresses takes about 7 s of work the first time, and so does a history of a million entries.
             soft: Duration::from_secs(30),
             hard: Duration::from_secs(300),
             forgiven_ms_per_s: 200,

@@ -100,6 +100,16 @@ impl Assay {
         Ok(Assay { process, folder: settings.datadir.join(&settings.chain) })
     }
 
+    /// Its report, where it answers.
+    pub fn report(&self) -> Option<Value> {
+        ask(&self.folder)
+    }
+
+    /// Its process, and the folder to [`ask`].
+    pub fn into_parts(self) -> (Process, PathBuf) {
+        (self.process, self.folder)
+    }
+
     /// Waits until its report satisfies, and says what it took until then.
     pub fn wait_for(&mut self, what: &str, done: impl Fn(&Value) -> bool) -> Result<(Value, Usage), BenchError> {
         let folder = &self.folder;
@@ -145,7 +155,7 @@ impl Assay {
 }
 
 /// Reads the report of the node that runs on this folder.
-fn ask(folder: &Path) -> Option<Value> {
+pub fn ask(folder: &Path) -> Option<Value> {
     // A socket's address holds 107 bytes, and the folder's name may be longer.
     let open = File::open(folder).ok()?;
     let stream = UnixStream::connect(format!("/proc/self/fd/{}/status.sock", open.as_raw_fd())).ok()?;

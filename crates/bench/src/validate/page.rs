@@ -16,6 +16,9 @@ use crate::report::{
 /// Points of a series over time, at most.
 const POINTS_MAX: usize = 240;
 
+/// What is earlier is not drawn: nothing has begun yet, and an axis by orders of magnitude would show little else.
+const DRAWN_FROM_S: f64 = 0.05;
+
 /// A figure of a run.
 type Of = fn(&Outcome) -> f64;
 
@@ -119,7 +122,7 @@ fn results(report: &Report, facts: &ChainFacts, threads: usize, entrants: &[Entr
         title: "Who stands at the tip when".to_owned(),
         text: vec![format!(
             "Medians of the runs; every node ran with {threads} threads at most, one after the other, and stands at the \
-             same tip. `x the limit` is the time as a multiple of what the signatures alone would take one at a time."
+             same tip. \"x the limit\" is the time as a multiple of what the signatures alone would take one at a time."
         )],
         charts: vec![
             bars("Time to the tip", "time/tip", "s"),
@@ -216,6 +219,7 @@ fn busy_cores(samples: &[Sample]) -> Vec<(f64, f64)> {
 }
 
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let points: Vec<(f64, f64)> = points.into_iter().filter(|point| point.0 >= DRAWN_FROM_S).collect();
     let step = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.len().saturating_sub(1);
     points.into_iter().enumerate().filter(|(at, _)| at % step == 0 || *at == last).map(|(_, point)| point).collect()
@@ -227,7 +231,7 @@ fn fairness(options: &ValidateOptions, entrants: &[Entrant<'_>]) -> Vec<String> 
          it leaves nothing out."
             .to_owned(),
         "Assay counts as being at the tip when the tip is committed to the disk with its address index; the others when they \
-         say so, their caches still in memory. `Until ended` is the time until the program, asked to stop, has ended: then all \
+         say so, their caches still in memory. \"Until ended\" is the time until the program, asked to stop, has ended: then all \
          are on the disk. No other node here builds an address index."
             .to_owned(),
         "The peer is this program; it shares the processors with the node that downloads, and its CPU time is in the table. \
@@ -296,7 +300,7 @@ mod tests {
     fn thinned_points_keep_both_ends() {
         let points: Vec<(f64, f64)> = (0..1_000).map(|at| (at.into(), 0.0)).collect();
         let thin = thinned(points);
-        assert!(thin.len() <= POINTS_MAX + 1 && thin[0].0 == 0.0 && thin[thin.len() - 1].0 == 999.0, "{}", thin.len());
+        assert!(thin.len() <= POINTS_MAX + 1 && thin[0].0 == 1.0 && thin[thin.len() - 1].0 == 999.0, "{}", thin.len());
         assert_eq!(thinned(vec![(1.0, 2.0)]), [(1.0, 2.0)]);
     }
 }

@@ -12,6 +12,7 @@ use primitives::Network;
 use sigs::EngineName;
 
 use crate::machine;
+use crate::validate::Wanted;
 
 /// What to run.
 #[derive(Debug)]
@@ -68,6 +69,12 @@ pub enum Bench {
     FullMempool(FullMempoolOptions),
     /// A new block of known transactions, from the peer that has it to the one that has not, beside bitcoind
     Relay(RelayOptions),
+    /// The table of coins and its segments: cuts, merges, bytes written, recovery, lookups, by memory budget
+    Storage(PartsOptions),
+    /// Rows and bytes of the index, and what it adds to an import
+    Index(PartsOptions),
+    /// Nodes of every kind validate a whole chain: time, CPU time, memory, bytes, and the limit of signatures alone
+    Validate(ValidateOptions),
     /// Two reports of the same bench, measure by measure
     Compare(CompareOptions),
 }
@@ -370,6 +377,54 @@ pub struct RelayOptions {
     pub json: Option<PathBuf>,
 }
 
+/// `assay bench storage` and `assay bench index`.
+#[derive(Args, Debug)]
+pub struct PartsOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    /// Threads that work at once
+    #[arg(long, value_name = "N", default_value_t = machine::cores())]
+    pub threads: usize,
+    /// Memory budgets to compare, in MiB; `index` takes the last one
+    #[arg(long, value_name = "MIB", value_delimiter = ',', default_value = "256,1024")]
+    pub budgets: Vec<u64>,
+    /// Runs of each, in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Write the report as HTML, Markdown and JSON into this folder
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}
+
+/// `assay bench validate`.
+#[derive(Args, Debug)]
+pub struct ValidateOptions {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    #[command(flatten)]
+    pub crew: CrewOptions,
+    /// Nodes: assay, assay-files, kernel, and bitcoind, bitcoind-files, btcd, bcoin, mako with =PROGRAM
+    #[arg(
+        long = "node",
+        value_name = "KIND[=PROGRAM]",
+        value_delimiter = ',',
+        default_value = "assay,assay-files,kernel"
+    )]
+    pub nodes: Vec<Wanted>,
+    /// Name of the report's files
+    #[arg(long, value_name = "NAME", default_value = "validate", value_parser = report_name)]
+    pub name: String,
+    /// Longest time a node may take to the tip, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub patience: u64,
+    /// Runs of each node, in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Write the report as HTML, Markdown and JSON into this folder
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}
+
 /// `assay bench compare`.
 #[derive(Args, Debug)]
 pub struct CompareOptions {
@@ -379,6 +434,13 @@ pub struct CompareOptions {
     /// The other report
     #[arg(value_name = "B.json")]
     pub second: PathBuf,
+}
+
+/// A name that is a file's on every system, and a link's.
+fn report_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_name = !text.is_empty() && text.len() <= 64 && text.chars().all(fits);
+    if is_name { Ok(text.to_owned()) } else { Err("expected lower-case letters, digits and hyphens".to_owned()) }
 }
 
 /// Reads the words after `assay bench`.
@@ -408,6 +470,10 @@ mod tests {
         assert_eq!((options.json, options.runs), (Some("F".into()), 3));
         let Request::Bench(Bench::Memory(options)) = read("memory").unwrap() else { panic!("memory") };
         assert_eq!(options.budgets, [512, 4096]);
+        let Request::Bench(Bench::Validate(options)) = read("validate --name a-1 --node assay,btcd=/b").unwrap() else {
+            panic!("validate")
+        };
+        assert_eq!((options.name.as_str(), options.nodes.len(), options.patience), ("a-1", 2, 1_800));
     }
 
     #[test]
@@ -417,6 +483,9 @@ mod tests {
             "import --against nobody",
             "import --against kernel --no-signatures",
             "import --runs 0",
+            "validate --name ../a",
+            "validate --node gocoin=/a",
+            "compare a.json",
             "signatures --engine none",
             "fuzz --engine lanes,none",
             "nothing",

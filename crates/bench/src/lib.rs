@@ -20,12 +20,14 @@ mod memory;
 mod network;
 mod nodes;
 mod noise;
+mod parts;
 mod report;
 mod restart;
 mod sample;
 mod signatures;
 mod statistics;
 mod unconfirmed;
+mod validate;
 
 pub use report::count;
 
@@ -142,6 +144,9 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Mempool(options) => unconfirmed::acceptance::bench(&options),
         Bench::FullMempool(options) => unconfirmed::fill::bench(&options),
         Bench::Relay(options) => network::relay::bench(&options),
+        Bench::Storage(options) => parts::storage::bench(&options),
+        Bench::Index(options) => parts::index::bench(&options),
+        Bench::Validate(options) => validate::bench(&options),
         Bench::Compare(options) => report::compare::bench(&options),
     }
 }

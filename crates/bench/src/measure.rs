@@ -58,6 +58,71 @@ fn number_after(text: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
+/// What a process and all below it hold and took.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Time and bytes; of processes below it that have ended only the time counts. No time on the wall, no peak.
+    pub usage: Usage,
+    /// Memory held now, in bytes; what they share counts for each.
+    pub memory_bytes: u64,
+}
+
+/// Of a process and all below it, since their start.
+pub fn of_tree(id: u32) -> Result<Tree, BenchError> {
+    let root = of_process(id)?;
+    let ended_s: f64 = times_of_ended(&id.to_string())?;
+    let mut tree = Tree { usage: root, memory_bytes: memory_of_process(id)?.0 };
+    tree.usage.user_s += ended_s;
+    tree.usage.peak_memory_bytes = 0;
+    for below in processes_below(id) {
+        // One that has ended meanwhile is its parent's time a moment later.
+        let (Ok(usage), Ok((memory_bytes, _))) = (of_process(below), memory_of_process(below)) else { continue };
+        let ended_s = times_of_ended(&below.to_string()).unwrap_or(0.0);
+        tree.usage.user_s += usage.user_s + ended_s;
+        tree.usage.sys_s += usage.sys_s;
+        tree.usage.disk_read_bytes += usage.disk_read_bytes;
+        tree.usage.disk_written_bytes += usage.disk_written_bytes;
+        tree.memory_bytes += memory_bytes;
+    }
+    Ok(tree)
+}
+
+/// Processes below this one now.
+pub fn processes_below(id: u32) -> Vec<u32> {
+    below(id, &parents())
+}
+
+/// Every process with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let with_parent = |id: u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        Some((id, stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()?))
+    };
+    ids.filter_map(with_parent).collect()
+}
+
+/// Children, their children, and so on.
+fn below(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+    let (mut found, mut next) = (vec![root], 0);
+    while let Some(&id) = found.get(next) {
+        let children = parents.iter().filter(|(child, parent)| *parent == id && !found.contains(child));
+        let children: Vec<u32> = children.map(|(child, _)| *child).collect();
+        found.extend(children);
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// CPU time of children that have ended and were waited for, in seconds.
+fn times_of_ended(process: &str) -> Result<f64, BenchError> {
+    let stat = text(&format!("/proc/{process}/stat"))?;
+    let fields = stat.rsplit(") ").next().unwrap_or("").split(' ');
+    let ticks: f64 = fields.skip(13).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(ticks / TICKS_PER_S)
+}
+
 /// User and system time of all threads of a process, ended ones included, in seconds.
 fn cpu_s(process: &str) -> Result<(f64, f64), BenchError> {
     let stat = text(&format!("/proc/{process}/stat"))?;
@@ -146,6 +211,30 @@ mod tests {
         assert!(usage.wall_s >= 0.12, "{usage:?} {sum}");
         assert!(usage.cpu_s() > 0.0 && usage.cpu_s() < 60.0, "{usage:?}");
         assert!(usage.peak_memory_bytes > 64 << 20, "{usage:?}");
+    }
+
+    #[test]
+    fn a_tree_is_a_process_with_all_below_it() {
+        assert_eq!(below(1, &[(2, 1), (3, 2), (4, 9), (5, 3), (1, 0), (9, 9)]), [2, 3, 5]);
+        let script = "sh -c 'while :; do :; done' & sh -c 'exit 0'; wait";
+        let mut shell = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut tree = Tree::default();
+        for _ in 0..500 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            tree = of_tree(shell.id()).unwrap();
+            if tree.usage.cpu_s() > 0.05 {
+                break;
+            }
+        }
+        let alone = of_process(shell.id()).unwrap();
+        let children = processes_below(shell.id());
+        for child in children {
+            let killed = std::process::Command::new("kill").arg(child.to_string()).status().unwrap();
+            assert!(killed.success());
+        }
+        shell.wait().unwrap();
+        assert!(tree.usage.cpu_s() > 0.05 && alone.cpu_s() < 0.05, "{tree:?} {alone:?}");
+        assert!(tree.memory_bytes > 0);
     }
 
     #[test]

@@ -68,19 +68,36 @@ impl Blocks {
         Ok(blocks)
     }
 
+    /// The files that the options name, or a sample chain that signals what is to be active, for nodes of all kinds.
+    pub fn signalling(options: &SourceOptions) -> Result<Blocks, BenchError> {
+        match options.blocks_from {
+            Some(_) => Blocks::of(options),
+            None => {
+                let blocks = sim::forge::ACTIVE_HEIGHT + 20 + (options.forge_inputs / FORGE_INPUTS_PER_BLOCK) as u32;
+                let forge =
+                    ForgeOptions { blocks, inputs: options.forge_inputs, signals: true, ..ForgeOptions::default() };
+                Ok(Blocks::forge_with(&options.scratch, &forge)?.0)
+            }
+        }
+    }
+
     /// Forges a chain; returns the output scripts of `special`, in order.
     pub fn forge(
         scratch: &Path,
         inputs: u64,
         special: Vec<SpecialScript>,
     ) -> Result<(Blocks, Vec<Vec<u8>>), BenchError> {
-        let folder = Scratch::new(scratch, "blocks")?;
         let entries: u64 = special.iter().map(|script| u64::from(script.entries)).sum();
         let blocks = 120 + inputs / FORGE_INPUTS_PER_BLOCK + entries / 1_000;
-        let options = ForgeOptions { blocks: blocks as u32, inputs, special, ..ForgeOptions::default() };
+        Blocks::forge_with(scratch, &ForgeOptions { blocks: blocks as u32, inputs, special, ..ForgeOptions::default() })
+    }
+
+    fn forge_with(scratch: &Path, options: &ForgeOptions) -> Result<(Blocks, Vec<Vec<u8>>), BenchError> {
+        let folder = Scratch::new(scratch, "blocks")?;
+        let ForgeOptions { blocks, inputs, .. } = options;
         eprintln!("forging {blocks} blocks with {inputs} inputs in {}", folder.path().display());
         let pool = Pool::new("forge", machine::cores());
-        let report = sim::forge::forge_to(&SystemDisk::default(), folder.path(), &options, &pool, &mut |_| {})?;
+        let report = sim::forge::forge_to(&SystemDisk::default(), folder.path(), options, &pool, &mut |_| {})?;
         Ok((
             Blocks { folder: folder.path().to_owned(), height: Some(report.height.into()), _forged: Some(folder) },
             report.special.into_iter().map(|history| history.script).collect(),

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -100,6 +100,16 @@ impl Assay {
         Ok(Assay { process, folder: settings.datadir.join(&settings.chain) })
     }
 
+    /// Its report, where it answers.
+    pub fn report(&self) -> Option<Value> {
+        ask(&self.folder)
+    }
+
+    /// Its process, and the folder to [`ask`].
+    pub fn into_parts(self) -> (Process, PathBuf) {
+        (self.process, self.folder)
+    }
+
     /// Waits until its report satisfies, and says what it took until then.
     pub fn wait_for(&mut self, what: &str, done: impl Fn(&Value) -> bool) -> Result<(Value, Usage), BenchError> {
         let folder = &self.folder;
@@ -145,11 +155,13 @@ impl Assay {
 }
 
 /// Reads the report of the node that runs on this folder.
-fn ask(folder: &Path) -> Option<Value> {
+pub fn ask(folder: &Path) -> Option<Value> {
     // A socket's address holds 107 bytes, and the folder's name may be longer.
     let open = File::open(folder).ok()?;
-    let stream = UnixStream::connect(format!("/proc/self/fd/{}/status.sock", open.as_raw_fd())).ok()?;
+    let mut stream = UnixStream::connect(format!("/proc/self/fd/{}/status.sock", open.as_raw_fd())).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    // An empty question is how it is; who asks nothing is waited for, two seconds.
+    stream.write_all(b"\n").ok()?;
     let mut text = String::new();
     stream.take(REPORT_BYTES_MAX).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()

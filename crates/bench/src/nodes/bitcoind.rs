@@ -40,6 +40,20 @@ pub fn version(program: &Path) -> Result<String, BenchError> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
+/// The command of one on regtest that checks every signature, answers JSON-RPC and talks to nobody it is not told of.
+pub fn command(program: &Path, datadir: &Path, core: Option<u32>, rpc: SocketAddr, threads: usize) -> Command {
+    let mut command = bound(program, core);
+    command.arg(format!("-datadir={}", datadir.display()));
+    command.args(["-regtest", "-server=1", "-assumevalid=0", "-persistmempool=0", "-rpcbind=127.0.0.1"]);
+    command.args(["-rpcallowip=127.0.0.1", "-listenonion=0", "-dnsseed=0", "-fixedseeds=0"]);
+    command.args(["-discover=0", "-natpmp=0", "-disablewallet", "-printtoconsole=0"]);
+    // On regtest it looks through its whole mempool and block index again and again unless told not to.
+    command.args(["-checkmempool=0", "-checkblockindex=0", "-checkaddrman=0"]);
+    // The forged chain ends in the past: it is to count as recent for both.
+    command.args(["-maxtipage=2000000000", &format!("-par={threads}"), &format!("-rpcport={}", rpc.port())]);
+    command
+}
+
 impl Bitcoind {
     /// Starts it on `datadir`; a first start takes in a copy of `blocks`. Waits until it stands at `height`, its
     /// transaction index too.
@@ -71,17 +85,9 @@ impl Bitcoind {
         let (rpc, p2p) = (free_address()?, free_address()?);
         let cookie = datadir.join("regtest").join(".cookie");
         let _ = fs::remove_file(&cookie); // of an earlier start that was killed
-        let mut command = bound(program, core);
+        let mut command = command(program, datadir, core, rpc, threads);
         command.args(more);
-        command.arg(format!("-datadir={}", datadir.display()));
-        command.args(["-regtest", "-server=1", "-txindex=1", "-dbcache=450", "-assumevalid=0", "-persistmempool=0"]);
-        command.args(["-rpcbind=127.0.0.1", "-rpcallowip=127.0.0.1", "-listenonion=0", "-dnsseed=0", "-fixedseeds=0"]);
-        command.args(["-discover=0", "-natpmp=0", "-disablewallet", "-printtoconsole=0", "-connect=0", "-listen=1"]);
-        // On regtest it looks through its whole mempool and block index again and again unless told not to.
-        command.args(["-checkmempool=0", "-checkblockindex=0", "-checkaddrman=0"]);
-        // The forged chain ends in the past: it is to count as recent for both.
-        command.args(["-maxtipage=2000000000", &format!("-par={threads}"), &format!("-rpcport={}", rpc.port())]);
-        command.arg(format!("-bind={p2p}"));
+        command.args(["-txindex=1", "-dbcache=450", "-connect=0", "-listen=1", &format!("-bind={p2p}")]);
         if is_first {
             command.arg("-reindex");
         }

@@ -30,7 +30,12 @@ impl Rpc {
     /// For the node at this address that wrote this cookie.
     pub fn new(address: SocketAddr, cookie: &Path) -> Result<Rpc, BenchError> {
         let cookie = fs::read_to_string(cookie).map_err(at(cookie))?;
-        Ok(Rpc { address, authorization: base64(cookie.trim().as_bytes()), wire: None })
+        Ok(Rpc::with(address, cookie.trim()))
+    }
+
+    /// For the node at this address that takes this `name:password`.
+    pub fn with(address: SocketAddr, credentials: &str) -> Rpc {
+        Rpc { address, authorization: base64(credentials.as_bytes()), wire: None }
     }
 
     /// The result of a method; what the node says against it is an error.
@@ -101,17 +106,32 @@ impl Rpc {
             body.len()
         );
         wire.get_mut().write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())?;
-        let length = read_head(wire)?;
-        let mut answer = vec![0; length as usize];
-        wire.read_exact(&mut answer)?;
+        let head = read_head(wire)?;
+        let mut answer = vec![0; head.length.unwrap_or(0) as usize];
+        match head.length {
+            Some(_) => wire.read_exact(&mut answer)?,
+            None => drop(wire.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?),
+        }
+        if head.closes {
+            self.wire = None;
+        }
         Ok(answer)
     }
 }
 
-/// Reads status and headers; the length of what follows.
-fn read_head(wire: &mut impl BufRead) -> io::Result<u64> {
+/// What the head of an answer says of its body.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    /// Its length; none: up to the end of the connection.
+    length: Option<u64>,
+    /// The connection ends behind it.
+    closes: bool,
+}
+
+/// Reads status and headers.
+fn read_head(wire: &mut impl BufRead) -> io::Result<Head> {
     let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
-    let mut length = None;
+    let mut head = Head { length: None, closes: false };
     let mut status = String::new();
     wire.read_line(&mut status)?;
     if status.contains(" 401 ") {
@@ -127,11 +147,15 @@ fn read_head(wire: &mut impl BufRead) -> io::Result<u64> {
             break;
         }
         if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse::<u64>().ok();
+            head.length = value.trim().parse::<u64>().ok();
         }
+        head.closes |= line == "connection: close";
     }
-    let length = length.ok_or_else(|| invalid("an answer without a length"))?;
-    if length > ANSWER_BYTES_MAX { Err(invalid("an answer longer than any")) } else { Ok(length) }
+    match head.length {
+        Some(length) if length > ANSWER_BYTES_MAX => Err(invalid("an answer longer than any")),
+        None if !head.closes => Err(invalid("an answer without a length")),
+        _ => Ok(head),
+    }
 }
 
 /// A request's body.
@@ -166,8 +190,11 @@ mod tests {
     #[test]
     fn heads_are_read_to_their_end_and_lengths_have_a_limit() {
         let read = |text: &str| read_head(&mut text.as_bytes());
-        assert_eq!(read("HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: 12\r\n\r\nrest").unwrap(), 12);
-        assert_eq!(read("HTTP/1.1 500 No\r\ncontent-length:7\r\n\r\n").unwrap(), 7);
+        let head = |length, closes| Head { length, closes };
+        let text = "HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: 12\r\n\r\nrest";
+        assert_eq!(read(text).unwrap(), head(Some(12), false));
+        assert_eq!(read("HTTP/1.1 500 No\r\ncontent-length:7\r\n\r\n").unwrap(), head(Some(7), false));
+        assert_eq!(read("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap(), head(None, true));
         for bad in [
             "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\n",

@@ -45,10 +45,39 @@ pub struct Process {
 impl Process {
     /// Starts it, without input; what it prints as an error is shown.
     pub fn start(name: &str, command: &mut Command) -> Result<Process, BenchError> {
+        Process::start_into(name, command, Stdio::null())
+    }
+
+    /// The same, its output kept.
+    pub fn start_into(name: &str, command: &mut Command, output: Stdio) -> Result<Process, BenchError> {
         let started = Instant::now();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = command.stdin(Stdio::null()).stdout(output).spawn();
         let child = child.map_err(at(command.get_program()))?;
         Ok(Process { name: name.to_owned(), child, started })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended; one that ended with a failure is an error.
+    pub fn is_running(&mut self) -> Result<bool, BenchError> {
+        match self.child.try_wait().map_err(at(&self.name))? {
+            None => Ok(true),
+            Some(status) if status.success() => Ok(false),
+            // Ended by the signal it was asked with: not every program has a handler.
+            Some(status) if status.code().is_none() => Ok(false),
+            Some(status) => Err(self.failed(format!("ended: {status}"))),
+        }
+    }
+
+    /// Asks it to end (SIGTERM); one that has ended is left alone.
+    pub fn ask_to_end(&mut self) -> Result<(), BenchError> {
+        if self.is_running()? {
+            Command::new("kill").args(["-TERM", &self.id().to_string()]).status().map_err(at("kill"))?;
+        }
+        Ok(())
     }
 
     /// What it took since its start, its children left out.
@@ -118,6 +147,11 @@ mod tests {
             seen = used(&busy);
         }
         assert!(busy.usage().unwrap().wall_s >= seen / 2.0);
+        busy.ask_to_end().unwrap();
+        while busy.is_running().unwrap() {
+            std::thread::sleep(pause);
+        }
+        busy.ask_to_end().unwrap();
         let mut ended = Process::start("ended", &mut Command::new("false")).unwrap();
         let error = ended.wait_for("anything", pause, || None::<()>).unwrap_err().to_string();
         assert!(error.contains("contestant ended: ended: exit status: 1"), "{error}");

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::model::Rows;
 use crate::{BenchError, at};
 
 /// A table whose first column is left and the others right aligned.
@@ -20,6 +21,11 @@ impl Table {
     /// With these headings; units belong into them or into every cell.
     pub fn new(headings: &[&str]) -> Table {
         Table { rows: vec![headings.iter().map(|&text| text.to_owned()).collect()] }
+    }
+
+    /// The same as in a report.
+    pub fn of(rows: &Rows) -> Table {
+        Table { rows: std::iter::once(&rows.headings).chain(&rows.rows).cloned().collect() }
     }
 
     /// One more row.

@@ -9,7 +9,7 @@ const {Address, FullNode} = require('bcoin');
 const {createHash} = require('crypto');
 const [port, rpcPort, peer] = process.argv.slice(-3);
 const node = new FullNode({
-  network: 'regtest', memory: true, workers: false, listen: true, discover: false, bip37: false,
+  network: 'regtest', memory: true, workers: process.env.BCOIN_WORKERS === '1', listen: true, discover: false, bip37: false,
   noAuth: true,
   host: '127.0.0.1', publicHost: '127.0.0.1', port: Number(port), publicPort: Number(port),
   httpHost: '127.0.0.1', httpPort: Number(rpcPort), nodes: peer === 'none' ? [] : [peer]

@@ -10,6 +10,7 @@ mod filters;
 mod habits;
 mod headers;
 mod layout;
+mod measuring;
 mod operator;
 mod peers;
 mod program;

@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use primitives::Network;
 use sigs::EngineName;
 
+use crate::electrum::arguments::{AddressesOptions, ElectrumOptions, LoadOptions, WalletOptions};
 use crate::machine;
 
 /// What to run.
@@ -68,6 +69,14 @@ pub enum Bench {
     FullMempool(FullMempoolOptions),
     /// A new block of known transactions, from the peer that has it to the one that has not, beside bitcoind
     Relay(RelayOptions),
+    /// Balance, history and unspent outputs of scripts of every size, from Electrum servers in turn
+    Addresses(AddressesOptions),
+    /// A wallet of thousands of addresses opens and refreshes, from Electrum servers in turn
+    Wallet(WalletOptions),
+    /// Many clients with wallets' habits at once, at Electrum servers in turn
+    Load(LoadOptions),
+    /// The three before over one forged chain: our Electrum server, electrs, ElectrumX and Fulcrum
+    Electrum(Box<ElectrumOptions>),
     /// Two reports of the same bench, measure by measure
     Compare(CompareOptions),
 }

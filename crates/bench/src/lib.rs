@@ -11,6 +11,8 @@
 mod arguments;
 mod calls;
 mod child;
+mod client;
+mod electrum;
 mod fuzz;
 mod import;
 mod lookups;
@@ -142,6 +144,10 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Mempool(options) => unconfirmed::acceptance::bench(&options),
         Bench::FullMempool(options) => unconfirmed::fill::bench(&options),
         Bench::Relay(options) => network::relay::bench(&options),
+        Bench::Addresses(options) => electrum::addresses(&options),
+        Bench::Wallet(options) => electrum::wallet(&options),
+        Bench::Load(options) => electrum::load(&options),
+        Bench::Electrum(options) => electrum::electrum(&options),
         Bench::Compare(options) => report::compare::bench(&options),
     }
 }

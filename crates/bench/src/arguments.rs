@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use primitives::Network;
 use sigs::EngineName;
 
+use crate::electrum::arguments::{AddressesOptions, ElectrumOptions, LoadOptions, WalletOptions};
 use crate::machine;
 use crate::validate::Wanted;
 
@@ -75,6 +76,14 @@ pub enum Bench {
     Index(PartsOptions),
     /// Nodes of every kind validate a whole chain: time, CPU time, memory, bytes, and the limit of signatures alone
     Validate(ValidateOptions),
+    /// Balance, history and unspent outputs of scripts of every size, from Electrum servers in turn
+    Addresses(AddressesOptions),
+    /// A wallet of thousands of addresses opens and refreshes, from Electrum servers in turn
+    Wallet(WalletOptions),
+    /// Many clients with wallets' habits at once, at Electrum servers in turn
+    Load(LoadOptions),
+    /// The three before over one forged chain: our Electrum server, electrs, ElectrumX and Fulcrum
+    Electrum(Box<ElectrumOptions>),
     /// Two reports of the same bench, measure by measure
     Compare(CompareOptions),
 }

@@ -11,6 +11,8 @@
 mod arguments;
 mod calls;
 mod child;
+mod client;
+mod electrum;
 mod fuzz;
 mod import;
 mod lookups;
@@ -147,6 +149,10 @@ fn run(bench: Bench) -> Result<(), BenchError> {
         Bench::Storage(options) => parts::storage::bench(&options),
         Bench::Index(options) => parts::index::bench(&options),
         Bench::Validate(options) => validate::bench(&options),
+        Bench::Addresses(options) => electrum::addresses(&options),
+        Bench::Wallet(options) => electrum::wallet(&options),
+        Bench::Load(options) => electrum::load(&options),
+        Bench::Electrum(options) => electrum::electrum(&options),
         Bench::Compare(options) => report::compare::bench(&options),
     }
 }

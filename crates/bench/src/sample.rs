@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use primitives::{Network, Params};
 use sim::forge::files::Writer;
-use sim::forge::{ForgeOptions, SpecialScript};
+use sim::forge::{Forge, ForgeOptions, ForgedBlock, ScriptHistory, SpecialScript};
 use stdx::disk::SystemDisk;
 use stdx::pool::Pool;
 
@@ -102,6 +102,28 @@ impl Blocks {
             Blocks { folder: folder.path().to_owned(), height: Some(report.height.into()), _forged: Some(folder) },
             report.special.into_iter().map(|history| history.script).collect(),
         ))
+    }
+
+    /// Forges a chain and `held` blocks more, which come back beside its files; and what became of `special`.
+    pub fn forge_ahead(
+        scratch: &Path,
+        options: &ForgeOptions,
+        held: usize,
+    ) -> Result<(Blocks, Vec<ForgedBlock>, Vec<ScriptHistory>), BenchError> {
+        let folder = Scratch::new(scratch, "blocks")?;
+        eprintln!("forging {} blocks in {}", options.blocks, folder.path().display());
+        let pool = Pool::new("forge", machine::cores());
+        let disk = SystemDisk::default();
+        let mut writer = Writer::new(&disk, folder.path(), options)?;
+        writer.push(Params::of(Network::Regtest).genesis_block())?;
+        let mut forge = Forge::new(options, &pool)?;
+        while let Some(block) = forge.next_block(&pool) {
+            writer.push(block.bytes)?;
+        }
+        writer.finish()?;
+        let (height, special) = (forge.report().height.into(), forge.report().special.clone());
+        let ahead = (0..held).map(|_| forge.extend(&pool)).collect();
+        Ok((Blocks { folder: folder.path().to_owned(), height: Some(height), _forged: Some(folder) }, ahead, special))
     }
 
     /// Files of these blocks of a regtest chain, the genesis block first.

@@ -69,12 +69,18 @@ pub struct Assay {
 }
 
 impl Assay {
-    /// Starts it.
+    /// Starts it without its Electrum server.
     pub fn start(name: &str, settings: &AssaySettings) -> Result<Assay, BenchError> {
+        Assay::start_with(name, settings, &["--electrum-listen".to_owned(), "off".to_owned()])
+    }
+
+    /// The same with more arguments, among them where its Electrum server listens.
+    pub fn start_with(name: &str, settings: &AssaySettings, more: &[String]) -> Result<Assay, BenchError> {
         fs::create_dir_all(&settings.datadir).map_err(at(&settings.datadir))?;
         let program = env::current_exe().map_err(at("own program"))?;
         let mut command = bound(&program, settings.core);
-        command.args(["run", "--chain", &settings.chain, "--log-level", "warn", "--electrum-listen", "off"]);
+        command.args(["run", "--chain", &settings.chain, "--log-level", "warn"]);
+        command.args(more);
         command.args(["--threads", &settings.threads.to_string(), "--memory-mib", &settings.memory_mib.to_string()]);
         command.args(["--sig-engine", &settings.engine, "--p2p-seeds", "off"]);
         command.arg("--datadir").arg(&settings.datadir);

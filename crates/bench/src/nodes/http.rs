@@ -38,6 +38,11 @@ impl Rpc {
         Rpc { address, authorization: base64(credentials.as_bytes()), wire: None }
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The result of a method; what the node says against it is an error.
     pub fn call(&mut self, method: &str, parameters: Value) -> Result<Value, BenchError> {
         let mut answer = self.answer(method, parameters)?;

@@ -14,6 +14,9 @@ use crate::{BenchError, at};
 /// Longest wait for anything a node is to do.
 pub const PATIENCE: Duration = Duration::from_secs(1_800);
 
+/// Longest wait for a program that was asked to end.
+const ENDING: Duration = Duration::from_secs(60);
+
 /// The command that runs a program, bound to one core where one is named (`taskset`, which becomes the program).
 pub fn bound(program: &Path, core: Option<u32>) -> Command {
     let Some(core) = core else { return Command::new(program) };
@@ -94,6 +97,18 @@ impl Process {
     /// A failure of this program.
     pub fn failed(&self, text: impl Into<String>) -> BenchError {
         BenchError::Child { name: self.name.clone(), text: text.into() }
+    }
+
+    /// Asks it to end, and kills it where it has not within [`ENDING`].
+    pub fn stop(mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let before = Instant::now();
+        while asked.as_ref().is_ok_and(|status| status.success()) && before.elapsed() < ENDING {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Fails where it has ended.

@@ -6,6 +6,7 @@
 
 mod core_tests;
 mod documents;
+mod electrum_bench;
 mod filters;
 mod habits;
 mod headers;

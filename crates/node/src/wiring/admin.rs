@@ -15,10 +15,10 @@ use serve::rpc::auth::Subnet;
 use serve::shares::ShareLimits;
 use serve::shares::bans::{self, Ban, shown};
 use serve::transport::listen::Origin;
+use stdx::clock::utc;
 
 use crate::config::schema::{self, Setting};
 use crate::config::value::Value;
-use crate::running::log;
 
 /// The settings that may change while the node runs: all of them the Electrum server's.
 pub const CHANGEABLE: [&str; 6] = [
@@ -172,7 +172,7 @@ fn subnet(text: &str) -> Result<Subnet, String> {
 
 /// The end of a ban, for people.
 fn until(until_s: Option<u64>) -> String {
-    until_s.map_or_else(|| "it is lifted".to_owned(), log::utc)
+    until_s.map_or_else(|| "it is lifted".to_owned(), utc)
 }
 
 /// A limit as one would write it in the settings.

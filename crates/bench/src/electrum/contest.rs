@@ -39,7 +39,7 @@ const FAIRNESS: [&str; 5] = [
      alone. The node's work is in their times, as it is for their users.",
     "Limits against strangers are lifted for all of them, caches and threads are what each takes by itself; a server whose \
      bitcoind polls is told of blocks by ZeroMQ where it can be.",
-    "Bitcoin Core's builds of 2026 answer requests that come together on one connection 50 ms apart. Fulcrum sends them so, and \
+    "Builds of Bitcoin Core's master of 2026 were seen to answer requests that come together on one connection up to 50 ms apart. Fulcrum sends them so, and \
      is given 50 connections instead of 3 to be spared most of it.",
     "A new block is handed to our node and, when that is done, to bitcoind; the three others then work on it at the same \
      time, on the same processors.",

@@ -98,7 +98,8 @@ pub fn memory(contestant: &Contestant, sessions: u64) -> Result<Memory, BenchErr
     let before = resident()?;
     let idle: Vec<Client> = (0..sessions).map(|_| open(&server)).collect::<Result<_, _>>()?;
     let with_sessions = resident()?;
-    let mut subscribers: Vec<Client> = warm.into_iter().take(SUBSCRIBERS).collect();
+    // New ones: some servers ping WebSockets, and end those that nobody reads from.
+    let mut subscribers: Vec<Client> = (0..SUBSCRIBERS).map(|_| open(&server)).collect::<Result<_, _>>()?;
     let each = sessions * SUBSCRIPTIONS_PER_SESSION / SUBSCRIBERS as u64;
     for (number, client) in subscribers.iter_mut().enumerate() {
         let hash = |index: u64| ScriptHash::of(&[&index.to_le_bytes()[..], &[number as u8]].concat()).to_string();
@@ -106,7 +107,7 @@ pub fn memory(contestant: &Contestant, sessions: u64) -> Result<Memory, BenchErr
         subscribe(client, &hashes).map_err(|failure| gone(&server, &failure))?;
     }
     let with_subscriptions = resident()?;
-    drop(idle);
+    drop((warm, idle));
     Ok(Memory {
         server: server.name,
         before_bytes: before as u64,

@@ -112,13 +112,6 @@ pub fn percentile(values: &[f64], percent: f64) -> f64 {
     percentile_of_sorted(&sorted, percent)
 }
 
-/// Several percentiles at once.
-pub fn percentiles<const N: usize>(values: &[f64], percents: [f64; N]) -> [f64; N] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    percents.map(|percent| percentile_of_sorted(&sorted, percent))
-}
-
 fn percentile_of_sorted(sorted: &[f64], percent: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = (percent.clamp(0.0, 100.0) / 100.0) * last as f64;
@@ -223,7 +216,6 @@ mod tests {
         check(&[7.0], 99.0, 7.0);
         check(&[1.0, 3.0], 90.0, 2.8);
         assert!(percentile(&[], 50.0).is_nan());
-        assert_eq!(percentiles(&values, [0.0, 50.0, 100.0]), [10.0, 25.0, 40.0]);
         assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])), (2.0, 2.5));
         assert_eq!((least(&[3.0, 1.5, 2.0]), most(&[3.0, 1.5, 2.0])), (1.5, 3.0));
     }

@@ -15,7 +15,7 @@ mod svg;
 mod text;
 
 pub use crate::statistics::{Better, least, median};
-pub use model::{Axis, Chart, ChartKind, Contestant, Figure, Measure, Report, Rows, Section, Series};
+pub use model::{Axis, Chart, ChartKind, Contestant, Figure, Report, Rows, Section, Series};
 pub use text::{Table, bytes, count, figure, write_json};
 
 use std::fs;

@@ -41,6 +41,8 @@ pub fn keep_off(core: u32, cores: usize) -> Result<(), BenchError> {
 pub struct Process {
     name: String,
     child: Child,
+    /// It was asked to end.
+    is_asked: bool,
     /// When it was started.
     pub started: Instant,
 }
@@ -56,7 +58,7 @@ impl Process {
         let started = Instant::now();
         let child = command.stdin(Stdio::null()).stdout(output).spawn();
         let child = child.map_err(at(command.get_program()))?;
-        Ok(Process { name: name.to_owned(), child, started })
+        Ok(Process { name: name.to_owned(), child, is_asked: false, started })
     }
 
     /// Its number.
@@ -69,8 +71,8 @@ impl Process {
         match self.child.try_wait().map_err(at(&self.name))? {
             None => Ok(true),
             Some(status) if status.success() => Ok(false),
-            // Ended by the signal it was asked with: not every program has a handler.
-            Some(status) if status.code().is_none() => Ok(false),
+            // Asked with a signal, some end by it, and some say so in their exit code (143).
+            Some(_) if self.is_asked => Ok(false),
             Some(status) => Err(self.failed(format!("ended: {status}"))),
         }
     }
@@ -78,6 +80,7 @@ impl Process {
     /// Asks it to end (SIGTERM); one that has ended is left alone.
     pub fn ask_to_end(&mut self) -> Result<(), BenchError> {
         if self.is_running()? {
+            self.is_asked = true;
             Command::new("kill").args(["-TERM", &self.id().to_string()]).status().map_err(at("kill"))?;
         }
         Ok(())
@@ -167,6 +170,13 @@ mod tests {
             std::thread::sleep(pause);
         }
         busy.ask_to_end().unwrap();
+        let trap = "trap 'exit 143' TERM; while :; do sleep 0.01; done";
+        let mut polite = Process::start("polite", Command::new("sh").args(["-c", trap])).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        polite.ask_to_end().unwrap();
+        while polite.is_running().unwrap() {
+            std::thread::sleep(pause);
+        }
         let mut ended = Process::start("ended", &mut Command::new("false")).unwrap();
         let error = ended.wait_for("anything", pause, || None::<()>).unwrap_err().to_string();
         assert!(error.contains("contestant ended: ended: exit status: 1"), "{error}");

@@ -90,7 +90,7 @@ fn table(run: &Run) -> Rows {
     let rows_total: u64 = run.tables.iter().filter(|size| is_index(size)).map(|size| size.rows).sum();
     let columns = run.stored_bytes.saturating_sub(run.tables.iter().map(|size| size.bytes).sum());
     rows.row(vec![
-        "columns and the rest".to_owned(),
+        "not in tables".to_owned(),
         "-".to_owned(),
         "-".to_owned(),
         bytes(columns),
@@ -139,7 +139,7 @@ mod tests {
         let run = Run { blocks: 4, block_bytes: 10_000, stored_bytes: 900, tables, ..Run::default() };
         let rows = table(&run).rows;
         assert_eq!(rows[1], ["history", "40", "10", "200 B", "5", "2"]);
-        assert_eq!(rows[3], ["columns and the rest", "-", "-", "100 B", "-", "1"]);
+        assert_eq!(rows[3], ["not in tables", "-", "-", "100 B", "-", "1"]);
         assert_eq!(rows[4], ["index in all, coins left out", "60", "15", "400 B", "-", "4"]);
     }
 

@@ -100,6 +100,7 @@ impl Options {
             pipeline_bytes: (memory / 100 * 4).clamp(4 << 20, 32 << 20),
             fresh_bytes: (memory / 100 * 2).clamp(8 << 20, 32 << 20),
             queued_bytes: (memory / 100 * 2).clamp(8 << 20, 32 << 20),
+            view_bytes: (memory / 100 * 3).clamp(8 << 20, 128 << 20) as usize,
         }
     }
 }
@@ -115,4 +116,6 @@ pub(crate) struct Shares {
     pub(crate) fresh_bytes: u64,
     /// Blocks from outside that nobody has looked at.
     pub(crate) queued_bytes: u64,
+    /// What readers of the chain asked for lately.
+    pub(crate) view_bytes: usize,
 }

@@ -53,7 +53,7 @@ impl Chain {
         let tag_key = (!options.skip_index).then_some(key);
         let judges = Judges { hints, median_times_s, tag_key, ..Judges::new(&options.params, &world.engine) };
         let judges = Arc::new(judges);
-        let view = View::new(store.snapshot(), files.clone(), params.clone());
+        let view = View::new(store.snapshot(), files.clone(), params.clone(), options.shares().view_bytes);
         let shared = Arc::new(Shared {
             view: RwLock::new(Arc::new(view)),
             status: Mutex::new(Status {

@@ -119,7 +119,10 @@ fn check_script(sample: &Sample, script: &[u8], (entries, unspent): (u32, u32)) 
     let (view, hash) = (&sample.view, ScriptHash::of(script));
     let (history, coins) = plain(&sample.blocks, script);
     assert_eq!((history.len(), coins.len()), (entries as usize, unspent as usize));
-    for page in [1, 7, 1_000, usize::MAX] {
+    // A few first, which are remembered when all are read: most from the files, some from memory, then all from there.
+    let middle = history[history.len() / 2].tx_num;
+    assert_eq!(view.history(&hash, middle, 3).unwrap()[0], history[history.len() / 2]);
+    for page in [usize::MAX, 1, 7, 1_000] {
         assert_eq!(paged(view, &hash, page), history, "{entries} entries, pages of {page}");
     }
     for limit in [0, 1, history.len() - 1, history.len(), history.len() + 1] {
@@ -133,7 +136,8 @@ fn check_script(sample: &Sample, script: &[u8], (entries, unspent): (u32, u32)) 
         assert_eq!((tx.tx_num, tx.height), (entry.tx_num, entry.height));
         assert_eq!(primitives::Transaction::parse(tx.bytes).unwrap().tx().txid(), entry.txid);
     }
-    for page in [1, 7, 1_000] {
+    let _some_are_remembered = view.unspent(&hash, 0, 2).unwrap();
+    for page in [1_000, 1, 7] {
         let (mut got, mut from) = (Vec::new(), 0);
         while let Some(last) = {
             let page = view.unspent(&hash, from, page).unwrap();

@@ -11,6 +11,7 @@
 
 mod block;
 mod filters;
+mod memory;
 mod merkle;
 mod read;
 mod script;
@@ -25,6 +26,7 @@ use primitives::{BlockHash, Network, OutPoint, Params, TxNum, Txid, TxoNum};
 use store::blockfiles::{BlockFiles, BlockFilesError, Position};
 use store::{BlockEntry, Snapshot, StoreError};
 
+use memory::OrdinalMemory;
 use merkle::MerkleMemory;
 
 /// Why a view cannot answer.
@@ -93,6 +95,7 @@ pub struct View {
     tag_key: TagKey,
     mountain: Mountain,
     merkle_memory: Arc<MerkleMemory>,
+    ordinal_memory: Arc<OrdinalMemory>,
 }
 
 /// The last block of a view.
@@ -155,24 +158,32 @@ pub struct Spender {
 }
 
 impl View {
-    /// The first view of a chain.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, files: Arc<BlockFiles>, params: Arc<Params>) -> View {
+    /// The first view of a chain, whose readers share a memory of so many bytes.
+    pub(crate) fn new(
+        snapshot: Arc<Snapshot>,
+        files: Arc<BlockFiles>,
+        params: Arc<Params>,
+        memory_bytes: usize,
+    ) -> View {
         let tag_key = TagKey::new(snapshot.tag_key());
-        View { snapshot, files, params, tag_key, mountain: Mountain::default(), merkle_memory: Arc::default() }
+        let (mountain, merkle_memory) = (Mountain::default(), Arc::default());
+        let ordinal_memory = Arc::new(OrdinalMemory::new(memory_bytes));
+        View { snapshot, files, params, tag_key, mountain, merkle_memory, ordinal_memory }
     }
 
     /// The same chain at another commit: on top of this view's tip, or cut back to a block below it.
     pub(crate) fn moved(&self, snapshot: Arc<Snapshot>, files: Arc<BlockFiles>) -> View {
         let (params, tag_key, merkle_memory) = (self.params.clone(), self.tag_key, self.merkle_memory.clone());
         let height = snapshot.tip().map_or(0, |tip| tip.height);
-        let mut mountain = self.mountain.clone();
+        let (mut mountain, mut ordinal_memory) = (self.mountain.clone(), self.ordinal_memory.clone());
         if height < self.tip().height {
-            // A mountain of its own: readers of the view before may still add headers that are no longer there.
+            // A mountain and a memory of its own: readers of the view before may still add what is no longer there.
             let mut kept = mountain.lock().unwrap_or_else(PoisonError::into_inner).clone();
             kept.cut(height as usize + 1);
             mountain = Arc::new(Mutex::new(kept));
+            ordinal_memory = Arc::new(ordinal_memory.emptied());
         }
-        View { snapshot, files, params, tag_key, mountain, merkle_memory }
+        View { snapshot, files, params, tag_key, mountain, merkle_memory, ordinal_memory }
     }
 
     /// The last block.

@@ -8,8 +8,9 @@
 
 use index::status::Status;
 use primitives::{OutPoint, ScriptHash, TxNum, TxoNum};
-use store::{Table, TxPlace};
+use store::{Places, Row, Table, TxPlace};
 
+use super::memory::Known;
 use super::{HistoryEntry, UnspentEntry, View, ViewError};
 
 /// Entries whose transactions are read together: bounds memory to their places, 40 KiB.
@@ -38,14 +39,8 @@ impl View {
         let mut wanted = tx_nums.concat();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut places = self.snapshot.places();
-        let places: Vec<TxPlace> =
-            wanted.iter().map(|tx_num| self.place(&mut places, *tx_num)).collect::<Result<_, _>>()?;
-        let txids = self.txids_at(&places)?;
-        let entry = |tx_num: &TxNum| {
-            let at = wanted.binary_search(tx_num).expect("all of them are wanted");
-            HistoryEntry { tx_num: *tx_num, height: places[at].height, txid: txids[at] }
-        };
+        let entries = self.entries_of(&mut self.snapshot.places(), &wanted)?;
+        let entry = |tx_num: &TxNum| entries[wanted.binary_search(tx_num).expect("all of them are wanted")];
         Ok(tx_nums.iter().map(|of_script| of_script.iter().map(entry).collect()).collect())
     }
 
@@ -74,17 +69,33 @@ impl View {
         let tag = self.tag_key.tag(script_hash);
         let mut rows = self.snapshot.rows(Table::History, tag, u64::from(from))?.take(limit).peekable();
         let mut places = self.snapshot.places();
-        let mut page: Vec<TxPlace> = Vec::new();
         while rows.peek().is_some() {
-            page.clear();
-            for row in rows.by_ref().take(PAGE_ROWS) {
-                page.push(self.place(&mut places, row?.lo as TxNum)?);
-            }
-            for (place, txid) in page.iter().zip(self.txids_at(&page)?) {
-                each(HistoryEntry { tx_num: place.tx_num, height: place.height, txid });
-            }
+            let page = rows.by_ref().take(PAGE_ROWS).map(|row| Ok(row?.lo as TxNum));
+            let page = page.collect::<Result<Vec<TxNum>, ViewError>>()?;
+            self.entries_of(&mut places, &page)?.into_iter().for_each(&mut *each);
         }
         Ok(())
+    }
+
+    /// The entries of transactions, whose ordinals rise: from memory, and the others from the files in one go.
+    fn entries_of(&self, places: &mut Places<'_>, tx_nums: &[TxNum]) -> Result<Vec<HistoryEntry>, ViewError> {
+        let memory = &self.ordinal_memory;
+        let mut entries = Vec::with_capacity(tx_nums.len());
+        let (mut missing, mut page) = (Vec::new(), Vec::new());
+        for (at, tx_num) in tx_nums.iter().enumerate() {
+            let known = memory.tx(*tx_num);
+            if known.is_none() {
+                missing.push(at);
+                page.push(self.place(places, *tx_num)?);
+            }
+            let known = known.unwrap_or(Known::NOTHING);
+            entries.push(HistoryEntry { tx_num: *tx_num, height: known.height, txid: known.txid });
+        }
+        for ((at, place), txid) in missing.into_iter().zip(&page).zip(self.txids_at(&page)?) {
+            memory.keep_tx(place.tx_num, Known { txid, height: place.height, vout: 0 });
+            (entries[at].height, entries[at].txid) = (place.height, txid);
+        }
+        Ok(entries)
     }
 
     /// Sum of a script's unspent outputs.
@@ -108,26 +119,44 @@ impl View {
         let mut places = self.snapshot.places();
         let mut entries = Vec::new();
         while rows.peek().is_some() {
-            // Several outputs of one transaction are one place.
-            let mut page: Vec<TxPlace> = Vec::new();
-            let mut outputs = Vec::new();
-            for row in rows.by_ref().take(PAGE_ROWS) {
-                let row = row?;
-                let no_such = ViewError::NoSuchOrdinal { ordinal: row.lo };
-                let (place, vout) = places.output(row.lo)?.ok_or(no_such)?;
-                if page.last().is_none_or(|last| last.tx_num != place.tx_num) {
-                    page.push(place);
-                }
-                outputs.push((page.len() - 1, vout, row));
-            }
-            let txids = self.txids_at(&page)?;
-            entries.extend(outputs.into_iter().map(|(at, vout, row)| UnspentEntry {
+            let page: Vec<Row> = rows.by_ref().take(PAGE_ROWS).collect::<Result<_, _>>()?;
+            let known = self.outputs_of(&mut places, page.iter().map(|row| row.lo))?;
+            entries.extend(page.iter().zip(known).map(|(row, known)| UnspentEntry {
                 txo_num: row.lo,
-                height: page[at].height,
-                outpoint: OutPoint { txid: txids[at], vout },
+                height: known.height,
+                outpoint: OutPoint { txid: known.txid, vout: known.vout },
                 value_sat: row.value,
             }));
         }
         Ok(entries)
+    }
+
+    /// What is known of outputs, whose ordinals rise: from memory, and the others from the files in one go.
+    fn outputs_of(
+        &self,
+        places: &mut Places<'_>,
+        txo_nums: impl Iterator<Item = TxoNum>,
+    ) -> Result<Vec<Known>, ViewError> {
+        let memory = &self.ordinal_memory;
+        let mut outputs = Vec::new();
+        // Several outputs of one transaction are one place.
+        let (mut missing, mut page) = (Vec::new(), Vec::<TxPlace>::new());
+        for txo_num in txo_nums {
+            let known = memory.output(txo_num);
+            if known.is_none() {
+                let (place, vout) = places.output(txo_num)?.ok_or(ViewError::NoSuchOrdinal { ordinal: txo_num })?;
+                if page.last().is_none_or(|last| last.tx_num != place.tx_num) {
+                    page.push(place);
+                }
+                missing.push((outputs.len(), txo_num, vout, page.len() - 1));
+            }
+            outputs.push(known.unwrap_or(Known::NOTHING));
+        }
+        let txids = self.txids_at(&page)?;
+        for (at, txo_num, vout, place) in missing {
+            outputs[at] = Known { txid: txids[place], height: page[place].height, vout };
+            memory.keep_output(txo_num, outputs[at]);
+        }
+        Ok(outputs)
     }
 }

@@ -260,9 +260,9 @@ fn whom_the_user_trusts_comes_in_though_banned_and_each_door_has_its_own_permiss
 #[test]
 fn seed_nodes_are_asked_for_addresses_and_left() {
     let source = start(quiet(), mined(1));
-    for n in 0..100u8 {
-        source.add_address(net::wire::Host::V4([20, n, 1, 1]), 8333, false).unwrap();
-    }
+    // Two may fall on one place of the book, which keeps the first.
+    let add = |n: &u8| source.add_address(net::wire::Host::V4([20, *n, 1, 1]), 8333, false).is_ok();
+    assert!((0..100).filter(add).count() > 90);
     let seed = source.listening()[0].to_string();
     let targets = Targets { full: 1, blocks_only: 0, explores: false };
     let (proxy, _told) = proxy(source.listening()[0]);

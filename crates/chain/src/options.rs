@@ -100,7 +100,7 @@ impl Options {
             pipeline_bytes: (memory / 100 * 4).clamp(4 << 20, 32 << 20),
             fresh_bytes: (memory / 100 * 2).clamp(8 << 20, 32 << 20),
             queued_bytes: (memory / 100 * 2).clamp(8 << 20, 32 << 20),
-            view_bytes: (memory / 100 * 3).clamp(8 << 20, 128 << 20) as usize,
+            view_bytes: (memory / 100 * 5).clamp(8 << 20, 512 << 20) as usize,
         }
     }
 }

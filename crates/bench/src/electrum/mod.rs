@@ -20,6 +20,7 @@ mod told;
 mod wallet;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,9 +34,9 @@ use mix::Material;
 use scripts::{Confirmed, Probe};
 use wallet::Run;
 
-use crate::BenchError;
 use crate::noise::Watch;
-use crate::report::{Contestant, Report, Rows, Table, write_json};
+use crate::report::{Contestant, Report, Rows, Table};
+use crate::{BenchError, at};
 
 pub use contest::bench as electrum;
 
@@ -170,7 +171,9 @@ fn finish(mut report: Report, watch: Watch, folder: Option<&Path>, raw: &Value) 
     println!("{}", report.noise.text());
     let Some(folder) = folder else { return Ok(()) };
     report.write(folder)?;
-    write_json(Some(&folder.join(format!("{}-raw.json", report.bench))), raw)
+    // In one line: millions of figures, which only programs read.
+    let path = folder.join(format!("{}-raw.json", report.bench));
+    fs::write(&path, raw.to_string() + "\n").map_err(at(path))
 }
 
 /// Prints the sections that were not printed yet.

@@ -16,7 +16,7 @@ use primitives::{TxNum, Txid, TxoNum};
 /// Parts of the table, each behind a lock of its own: 16 threads that answer rarely meet.
 const PARTS: usize = 64;
 /// Ordinals in a set.
-const WAYS: usize = 4;
+const WAYS: usize = 8;
 /// Odd, and without a pattern in its bits: neighbouring ordinals go to sets far from each other.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Added to the ordinal of an output, to tell it from a transaction's.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_found_and_a_transaction_is_not_an_output() {
-        let memory = OrdinalMemory::new(1 << 20);
+        let memory = OrdinalMemory::new(4 << 20);
         assert_eq!(memory.tx(0), None);
         for number in 0..5_000 {
             memory.keep_tx(number, known(number));
